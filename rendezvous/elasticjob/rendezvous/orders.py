@@ -1,0 +1,132 @@
+"""What the operator and the hosted rendezvous tell each other about one run.
+
+Both directions are level-triggered: each message is the whole truth as its sender knows it, so a lost or repeated one
+does no harm. The operator sends `RunOrders`, the coordinator answers with `RunView`. Plain frozen data, no I/O.
+
+A *run* is one ElasticJob object; its id is the object's UID, so that a job that is created anew under an old name is
+another run. A *node* of a run is identified by the UID of its pod; its index is stable over replacements.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class NodePhase(str, Enum):
+    """What the operator knows about the pod of a node."""
+
+    ALIVE = "Alive"
+    """The pod exists, is not being deleted and its worker container has not ended."""
+    DRAINING = "Draining"
+    """The pod is being deleted or is to leave: no new round may count on it, but its agent may still call."""
+    SUCCEEDED = "Succeeded"
+    """The worker container ended with exit code 0."""
+    FAILED = "Failed"
+    """The worker container ended otherwise, or the pod was evicted."""
+
+
+class CloseReason(str, Enum):
+    """Why the operator ends a run."""
+
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    SUSPENDED = "Suspended"
+    DELETED = "Deleted"
+
+
+class RunState(str, Enum):
+    """What a run is doing, as shown to users."""
+
+    WAITING = "Waiting"
+    """A round is open and too few nodes have joined."""
+    LAST_CALL = "LastCall"
+    """Enough nodes have joined; the round waits a little for the missing ones."""
+    FORMED = "Formed"
+    """A round is complete and training runs."""
+    REFORMING = "Reforming"
+    """The formed round is to be replaced: a member was lost, a node waits, or the operator ordered it."""
+    CLOSED = "Closed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeFacts:
+    """One pod of the run. `reason` says why it drains or failed, in the words of the API (e.g. `OOMKilled`)."""
+
+    pod_uid: str
+    pod: str
+    index: int
+    phase: NodePhase
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOrders:
+    """Everything that the operator wants of one run.
+
+    Args:
+        expected: Indexes of the nodes that should be in the next round: the wanted size without nodes that have
+            succeeded or are to leave. A round completes at once when all of them have joined.
+        nodes: Every pod of the run that exists, by pod UID. A pod that is missing here is gone for good.
+        max_worker_failures: How often workers may fail and be restarted in place; None for no limit.
+        close: Set to end the run; never taken back.
+        The time-outs are in seconds and have the meaning and the defaults of torch elastic.
+    """
+
+    run_id: str
+    namespace: str
+    job: str
+    min_nodes: int
+    max_nodes: int
+    expected: frozenset[int]
+    nodes: Mapping[str, NodeFacts]
+    max_worker_failures: int | None = None
+    join_timeout: float = 600.0
+    last_call_timeout: float = 30.0
+    close_timeout: float = 30.0
+    keep_alive_interval: float = 5.0
+    keep_alive_max_attempt: int = 3
+    close: CloseReason | None = None
+    close_message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeView:
+    """One node as the rendezvous sees it. `rank` is None while it only waits."""
+
+    index: int
+    pod_uid: str
+    pod: str
+    address: str
+    rank: int | None
+    joined: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunView:
+    """What the rendezvous of one run looks like now.
+
+    Args:
+        round: Number of the newest formed round, from 1; 0 before the first.
+        participants: Members of the newest formed round, by rank.
+        waiting: Nodes that have joined the open round or wait for the next one, by index.
+        deadline_seconds: Seconds until the open round completes (last call) or fails (join), else None.
+        worker_failures: How often workers failed and were restarted in place since the run began.
+        cause: Why the newest round was formed or is to be replaced, for people.
+        last_round_seconds: How long the newest round took to form.
+        failed: Why the run cannot go on (join time-out, budget spent), else empty. The operator decides what follows.
+        held: True while the state was just taken over and nodes are given time to report.
+    """
+
+    run_id: str
+    epoch: int
+    round: int
+    state: RunState
+    participants: tuple[NodeView, ...] = ()
+    waiting: tuple[NodeView, ...] = ()
+    deadline_seconds: float | None = None
+    worker_failures: int = 0
+    cause: str = ""
+    last_round_seconds: float | None = None
+    failed: str = ""
+    held: bool = False
+    details: Mapping[str, str] = field(default_factory=dict)
