@@ -1,0 +1,149 @@
+"""What the user wants: `spec` of an ElasticJob as frozen data.
+
+The API server checks the same limits by the schema in `crds/`; they are checked here once more since an object may have
+been stored before its schema was tightened, and since a wrong value must become a condition and never a traceback.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from elasticjob.operator import constants
+from elasticjob.operator.model.reader import Reader
+
+BACKENDS = ("kubernetes", "etcd", "etcd-v2")
+SUCCESS_POLICIES = ("All", "RankZero", "Any")
+CLEAN_POD_POLICIES = ("Running", "All", "None")
+NPROC_WORDS = ("auto", "gpu", "cpu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RendezvousSpec:
+    """How nodes meet. All times are in seconds and have the meaning and the defaults of torch elastic.
+
+    Args:
+        backend: Where the hosted state is kept: `kubernetes`, `etcd` or `etcd-v2`.
+        conf: Passed on to the backend.
+    """
+
+    backend: str = "kubernetes"
+    join_timeout: int = 600
+    last_call_timeout: int = 30
+    close_timeout: int = 30
+    heartbeat_timeout: int = 5
+    keep_alive_interval: int = 5
+    keep_alive_max_attempts: int = 3
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElasticJobSpec:
+    """The wanted state of a job.
+
+    Args:
+        replicas: Wanted number of nodes.
+        min_replicas: Fewest nodes that train, as the user wrote it; see `min_nodes`.
+        max_replicas: Most nodes that train, as the user wrote it; see `max_nodes`.
+        nproc_per_node: Processes a node: a positive number as text, `auto`, `gpu` or `cpu`.
+        max_restarts: How many failures are restarted; one more ends the job.
+        template: The PodTemplateSpec exactly as the user wrote it.
+        worker_container: Name of the container whose end is the end of the node.
+    """
+
+    template: Mapping[str, Any]
+    worker_container: str
+    replicas: int = 1
+    min_replicas: int | None = None
+    max_replicas: int | None = None
+    nproc_per_node: str = "1"
+    rendezvous: RendezvousSpec = RendezvousSpec()
+    max_restarts: int = 3
+    success_policy: str = "All"
+    suspend: bool = False
+    active_deadline: int | None = None
+    startup_deadline: int | None = None
+    ttl_after_finished: int | None = None
+    clean_pod_policy: str = "Running"
+    inject: bool = True
+
+    @property
+    def min_nodes(self) -> int:
+        """Fewest nodes that train: without `minReplicas` all wanted nodes are needed."""
+        return self.replicas if self.min_replicas is None else self.min_replicas
+
+    @property
+    def max_nodes(self) -> int:
+        """Most nodes that train: without `maxReplicas` it follows `replicas`, so that `kubectl scale` just works."""
+        return self.replicas if self.max_replicas is None else self.max_replicas
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "ElasticJobSpec":
+        """Read a spec.
+
+        Raises:
+            ModelError: A field has a value that cannot work.
+        """
+        spec = Reader(data, "spec")
+        template = spec.mapping("template")
+        result = cls(
+            template=template,
+            worker_container=_worker_container(spec),
+            replicas=spec.integer("replicas", 1, least=1, most=constants.MAX_REPLICAS),
+            min_replicas=spec.optional_integer("minReplicas", least=1, most=constants.MAX_REPLICAS),
+            max_replicas=spec.optional_integer("maxReplicas", least=1, most=constants.MAX_REPLICAS),
+            nproc_per_node=_nproc(spec),
+            rendezvous=_rendezvous(spec.within("rendezvous")),
+            max_restarts=spec.within("restartPolicy").integer("maxRestarts", 3),
+            success_policy=spec.choice("successPolicy", "All", SUCCESS_POLICIES),
+            suspend=spec.boolean("suspend", False),
+            active_deadline=spec.optional_integer("activeDeadlineSeconds", least=1),
+            startup_deadline=spec.optional_integer("startupDeadlineSeconds", least=1),
+            ttl_after_finished=spec.optional_integer("ttlSecondsAfterFinished"),
+            clean_pod_policy=spec.choice("cleanPodPolicy", "Running", CLEAN_POD_POLICIES),
+            inject=spec.boolean("inject", True),
+        )
+        _check_sizes(spec, result)
+        return result
+
+
+def _check_sizes(reader: Reader, spec: ElasticJobSpec) -> None:
+    if spec.min_nodes > spec.replicas:
+        raise reader.error("minReplicas", f"({spec.min_nodes}) must not exceed spec.replicas ({spec.replicas})")
+    if spec.max_nodes < spec.replicas:
+        raise reader.error("maxReplicas", f"({spec.max_nodes}) must not be less than spec.replicas ({spec.replicas})")
+
+
+def _nproc(spec: Reader) -> str:
+    value = spec.data.get("nprocPerNode", 1)
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return str(value)
+    if isinstance(value, str) and value in NPROC_WORDS:
+        return value
+    raise spec.error("nprocPerNode", f"must be a positive number, auto, gpu or cpu, not {value!r}")
+
+
+def _rendezvous(reader: Reader) -> RendezvousSpec:
+    return RendezvousSpec(
+        backend=reader.choice("backend", "kubernetes", BACKENDS),
+        join_timeout=reader.integer("joinTimeoutSeconds", 600, least=1),
+        last_call_timeout=reader.integer("lastCallTimeoutSeconds", 30),
+        close_timeout=reader.integer("closeTimeoutSeconds", 30),
+        heartbeat_timeout=reader.integer("heartbeatTimeoutSeconds", 5, least=1),
+        keep_alive_interval=reader.integer("keepAliveIntervalSeconds", 5, least=1),
+        keep_alive_max_attempts=reader.integer("keepAliveMaxAttempts", 3, least=1),
+        conf={str(key): str(value) for key, value in reader.mapping("conf").items()},
+    )
+
+
+def _worker_container(spec: Reader) -> str:
+    """The container named by the user, else the one called `worker`, else the first."""
+    pod = spec.within("template").within("spec")
+    names = [item.get("name", "") for item in pod.items("containers") if isinstance(item, Mapping)]
+    if not names:
+        raise pod.error("containers", "must name at least one container")
+    wanted = spec.text("workerContainer")
+    if wanted and wanted not in names:
+        raise spec.error("workerContainer", f"is {wanted!r}; spec.template has the containers {', '.join(names)}")
+    if wanted:
+        return wanted
+    return constants.WORKER_CONTAINER if constants.WORKER_CONTAINER in names else str(names[0])

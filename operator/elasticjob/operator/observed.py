@@ -1,0 +1,76 @@
+"""What is known of one job when it is planned. Plain data; `reconcile` gathers it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from elasticjob.operator.model import ElasticJob
+from elasticjob.operator.pods import OperatorFacts
+from elasticjob.rendezvous.orders import RunView
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeEvent:
+    """The last RdzvEvent of one pod.
+
+    Args:
+        pod: Name of the pod.
+        reason: Name of the event, e.g. `WorkerFailed`.
+        state: INIT, RUNNING, SUCCEEDED or FAILED.
+    """
+
+    pod: str
+    reason: str
+    message: str
+    state: str
+    rank: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiProblem:
+    """A call for this job that the API server refused, and that has not succeeded since.
+
+    Args:
+        target: Kind and name, e.g. `Pod/digits-1-0`; one problem a target.
+        status: HTTP status code, 0 if there was no answer.
+        reason: The API's reason, e.g. `Forbidden`.
+        message: The API's own words.
+        at: Monotonic seconds of the last refusal.
+        count: How often in a row it was refused.
+    """
+
+    target: str
+    status: int
+    reason: str
+    message: str
+    at: float
+    count: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """One job and everything around it.
+
+    Args:
+        job: The object as stored.
+        facts: What the operator knows of itself.
+        pods: Every pod whose controller is this job (by UID), as the API returned it.
+        service: Whether the job's Service exists (and is this job's).
+        view: What the hosted rendezvous says; None while it does not know the run.
+        node_events: The last RdzvEvent by pod name.
+        problems: Refused calls.
+        now: The time of day in UTC, for stamps and for what is counted from stamps in the status (deadlines survive
+            operator restarts).
+        clock: Monotonic seconds, for back-off.
+    """
+
+    job: ElasticJob
+    facts: OperatorFacts
+    now: datetime
+    clock: float
+    pods: tuple[Mapping[str, Any], ...] = ()
+    service: bool = False
+    view: RunView | None = None
+    node_events: Mapping[str, NodeEvent] = field(default_factory=dict)
+    problems: tuple[ApiProblem, ...] = ()
