@@ -129,7 +129,7 @@ def remove(state: State, keys: Iterable[str], limits: Limits) -> State:
         participants=_without(state.participants, gone),
         previous=_without(state.previous, gone),
         spares=_without(state.spares, gone),
-        beats=MappingProxyType({key: beat for key, beat in state.beats.items() if key not in gone}),
+        beats=_beats_without(state, gone),
     )
     if broken:
         return _open_next(kept, limits)
@@ -141,6 +141,24 @@ def reopen(state: State, limits: Limits) -> State:
     if state.closed is not None or not state.complete:
         return state
     return _open_next(state, limits)
+
+
+def resize(state: State, limits: Limits) -> State:
+    """The limits have changed: spares take places that are new, and who is beyond the maximum becomes a spare.
+
+    A complete round is opened only for spares that now have a place; to shrink one is an order (`reopen`, `remove`).
+    """
+    if state.closed is not None:
+        return state
+    if state.complete:
+        return _open_next(state, limits) if state.spares and len(state.participants) < limits.max_nodes else state
+    room = max(0, limits.max_nodes - len(state.previous))
+    ranked = sorted(state.participants.values(), key=lambda node: node.sort_key)
+    beyond = {node.key: node for node in ranked[room:]}
+    if not beyond:
+        return _recall(_promote_spares(state, limits), limits)
+    kept = _without(state.participants, beyond.keys())
+    return _recall(replace(state, participants=kept, spares=_frozen({**beyond, **state.spares})), limits)
 
 
 def settle(state: State, limits: Limits, *, everyone_in: bool = False, last_call_over: bool = False) -> State:
@@ -159,15 +177,12 @@ def settle(state: State, limits: Limits, *, everyone_in: bool = False, last_call
     superseded = state.rejoined or not state.previous
     if not (everyone_in or count == limits.max_nodes or (last_call_over and superseded)):
         return state
-    ranked = sorted(state.participants.values(), key=lambda node: node.sort_key)
-    return replace(
-        state,
-        complete=True,
-        participants=_frozen({node.key: node for node in ranked}),
-        previous=_frozen({}),
-        rejoined=False,
-        last_call=None,
-    )
+    # Members that have not come back lose their places, which spares are there to take.
+    kept = replace(state, previous=_frozen({}), rejoined=False, beats=_beats_without(state, state.previous.keys()))
+    full = _promote_spares(kept, limits)
+    ranked = sorted(full.participants.values(), key=lambda node: node.sort_key)
+    participants = _frozen({node.key: node for node in ranked})
+    return replace(full, complete=True, participants=participants, last_call=None)
 
 
 def close(state: State, reason: str) -> State:
@@ -254,3 +269,8 @@ def _without(nodes: Mapping[str, Node], keys: Iterable[str]) -> Mapping[str, Nod
     if gone.isdisjoint(nodes):
         return nodes
     return _frozen({key: node for key, node in nodes.items() if key not in gone})
+
+
+def _beats_without(state: State, keys: Iterable[str]) -> Mapping[str, int]:
+    gone = frozenset(keys)
+    return MappingProxyType({key: count for key, count in state.beats.items() if key not in gone})
