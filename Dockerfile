@@ -8,7 +8,7 @@ COPY rendezvous rendezvous
 COPY operator operator
 # The environment has no pip of its own, so that the final image has none either.
 RUN python -m venv --without-pip /opt/elasticjob \
- && pip --python /opt/elasticjob/bin/python install --no-cache-dir --no-compile \
+ && pip --python /opt/elasticjob/bin/python install --no-cache-dir \
       --constraint requirements.lock ".[operator,etcd]"
 
 FROM python:3.11-slim

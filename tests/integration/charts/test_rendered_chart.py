@@ -1,0 +1,197 @@
+"""What Helm makes of the chart for different values."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from elasticjob.operator.settings import from_environment
+from tests.cluster.build import binaries
+from tests.cluster.errors import ClusterError
+from tests.cluster.kubectl import Helm
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+CHART = str(REPOSITORY / "charts" / "elasticjob")
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+
+Objects = list[dict[str, Any]]
+Render = Callable[..., Objects]
+
+
+@pytest.fixture(scope="session")
+def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """Helm that knows no cluster: nothing here may need one."""
+    home = tmp_path_factory.mktemp("helm")
+    return Helm(program=binaries() / "helm", kubeconfig=home / "none", home=home)
+
+
+@pytest.fixture
+def render(helm: Helm) -> Render:
+    def rendered(*settings: str, release: str = "elasticjob", flags: tuple[str, ...] = ()) -> Objects:
+        sets = [f"--set={setting}" for setting in settings]
+        text = helm("template", release, CHART, "--namespace", "system", *sets, *flags)
+        return [one for one in yaml.safe_load_all(text) if one]
+
+    return rendered
+
+
+def kinds(objects: Objects) -> list[str]:
+    return sorted(one["kind"] for one in objects)
+
+
+def only(objects: Objects, kind: str) -> dict[str, Any]:
+    found = [one for one in objects if one["kind"] == kind]
+    assert len(found) == 1
+    return found[0]
+
+
+def pod_spec(objects: Objects) -> dict[str, Any]:
+    spec: dict[str, Any] = only(objects, "Deployment")["spec"]["template"]["spec"]
+    return spec
+
+
+def environment(objects: Objects) -> dict[str, str]:
+    """The operator's variables, with those that Kubernetes fills in."""
+    fields = {"metadata.namespace": "system", "metadata.name": "elasticjob-1"}
+    return {
+        one["name"]: one["value"] if "value" in one else fields[one["valueFrom"]["fieldRef"]["fieldPath"]]
+        for one in pod_spec(objects)["containers"][0]["env"]
+    }
+
+
+def test_the_chart_passes_strict_lint(helm: Helm) -> None:
+    assert "0 chart(s) failed" in helm("lint", "--strict", CHART)
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ("iamge.tag=x", "additional properties 'iamge' not allowed"),
+        ("image.tga=x", "at '/image': additional properties 'tga' not allowed"),
+        ("rbac.scope=cluster", "at '/rbac': additional properties 'scope' not allowed"),
+        ("replicaCount=two", "at '/replicaCount': got string, want integer"),
+        ("scope=cluter", "at '/scope': value must be one of 'cluster', 'namespace'"),
+        ("watchNamespaces={Team_A}", "at '/watchNamespaces/0'"),
+        ("image.pullPolicy=Sometimes", "at '/image/pullPolicy'"),
+    ],
+)
+def test_a_wrong_value_is_refused_and_named(render: Render, setting: str, complaint: str) -> None:
+    with pytest.raises(ClusterError, match="values don't meet the specifications") as refused:
+        render(setting)
+
+    assert complaint in str(refused.value)
+
+
+def test_values_of_parent_charts_are_let_through(render: Render) -> None:
+    assert render("global.somebodyElses=1")
+
+
+def test_the_operator_understands_the_settings_that_it_gets(render: Render) -> None:
+    objects = render("scope=namespace", "watchNamespaces={team-a,team-b}", "logLevel=debug", release="blue")
+
+    settings = from_environment(environment(objects))
+
+    assert settings.namespace == "system"
+    assert settings.watch_namespaces == ("team-a", "team-b")
+    assert settings.log_level == "DEBUG"
+    assert settings.lease_name == "blue-elasticjob"
+    service = only(objects, "Service")
+    port = service["spec"]["ports"][0]["port"]
+    assert settings.endpoint == f"{service['metadata']['name']}.{service['metadata']['namespace']}:{port}"
+
+
+def test_all_images_come_from_the_registry_that_is_asked_for(render: Render) -> None:
+    objects = render(
+        "global.imageRegistry=reg.local:5000",
+        f"image.digest={DIGEST}",
+        "imagePullSecrets[0].name=login",
+        "global.imagePullSecrets[0].name=shared",
+    )
+
+    image = f"reg.local:5000/elasticjob@{DIGEST}"
+    settings = from_environment(environment(objects))
+    assert [one["image"] for one in pod_spec(objects)["containers"]] == [image]
+    assert pod_spec(objects)["imagePullSecrets"] == [{"name": "shared"}, {"name": "login"}]
+    # The init container of jobs has the same image and must be able to pull it, too.
+    assert settings.image == image
+    assert settings.image_pull_secrets == ("shared", "login")
+
+
+def test_the_image_is_the_released_one_unless_another_is_named(render: Render) -> None:
+    assert pod_spec(render())["containers"][0]["image"] == "elasticjob:0.1.0"
+    named = render("image.registry=ghcr.io/acme", "image.repository=ej", "image.tag=main")
+    assert pod_spec(named)["containers"][0]["image"] == "ghcr.io/acme/ej:main"
+
+
+def test_a_namespaced_operator_needs_nothing_that_is_cluster_wide(render: Render) -> None:
+    objects = render("scope=namespace", "watchNamespaces={team-a,team-b}")
+
+    assert kinds(objects) == sorted(["Deployment", "Service", "ServiceAccount", *["Role"] * 3, *["RoleBinding"] * 3])
+    roles = [one for one in objects if one["kind"] == "Role"]
+    assert sorted(one["metadata"]["namespace"] for one in roles) == ["system", "team-a", "team-b"]
+
+
+def test_a_namespaced_operator_serves_its_own_namespace_by_default(render: Render) -> None:
+    assert from_environment(environment(render("scope=namespace"))).watch_namespaces == ("system",)
+
+
+def test_namespaced_and_cluster_wide_operators_have_the_same_rights_over_jobs(render: Render) -> None:
+    cluster_wide = next(one for one in render() if one["kind"] == "ClusterRole")
+    namespaced = next(
+        one
+        for one in render("scope=namespace", "watchNamespaces={team-a}")
+        if one["kind"] == "Role" and one["metadata"]["namespace"] == "team-a"
+    )
+
+    assert cluster_wide["rules"] == namespaced["rules"]
+
+
+def test_no_rule_has_a_wildcard_or_reaches_all_secrets(render: Render) -> None:
+    rules = [rule for one in render() if one["kind"] in ("Role", "ClusterRole") for rule in one["rules"]]
+
+    assert "*" not in json.dumps(rules)
+    for rule in rules:
+        reads_secrets = "secrets" in rule.get("resources", ()) and rule["verbs"] != ["create"]
+        assert rule.get("resourceNames") or not reads_secrets
+
+
+def test_two_releases_of_one_name_share_no_object(render: Render, helm: Helm) -> None:
+    def identities(namespace: str) -> set[tuple[str, str, str]]:
+        text = helm("template", "elasticjob", CHART, "--namespace", namespace, "--set=flowSchema.enabled=true")
+        objects = [one for one in yaml.safe_load_all(text) if one]
+        return {(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]) for one in objects}
+
+    assert not identities("blue") & identities("green")
+
+
+def test_a_standby_prefers_another_machine(render: Render) -> None:
+    assert "affinity" not in pod_spec(render())
+    assert "podAntiAffinity" in pod_spec(render("replicaCount=2"))["affinity"]
+
+
+def test_optional_objects_appear_when_they_are_asked_for(render: Render) -> None:
+    asked = render("metrics.podMonitor.enabled=true", "networkPolicy.enabled=true", "flowSchema.enabled=true")
+
+    assert set(kinds(asked)) - set(kinds(render())) == {"PodMonitor", "NetworkPolicy", "FlowSchema"}
+
+
+def test_own_labels_and_annotations_reach_every_object(render: Render) -> None:
+    objects = render(
+        "commonLabels.team=ml",
+        "commonAnnotations.owner=me",
+        "metrics.podMonitor.enabled=true",
+        "networkPolicy.enabled=true",
+        "flowSchema.enabled=true",
+    )
+
+    assert all(one["metadata"]["labels"]["team"] == "ml" for one in objects)
+    assert all(one["metadata"]["annotations"]["owner"] == "me" for one in objects)
+
+
+def test_the_definition_is_installed_with_the_chart_but_is_no_part_of_a_release(render: Render) -> None:
+    # So that `helm uninstall` can never delete it, and with it every job.
+    assert "CustomResourceDefinition" not in kinds(render())
+    assert "CustomResourceDefinition" in kinds(render(flags=("--include-crds",)))
