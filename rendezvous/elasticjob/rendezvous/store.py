@@ -10,6 +10,7 @@ Invariants of every implementation:
 - a store that cannot be reached raises `RendezvousConnectionError`.
 """
 
+import random
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -20,11 +21,18 @@ from typing import TypeAlias
 DEFAULT_TIMEOUT = timedelta(seconds=300)
 """How long reads wait unless told otherwise; the default of torch's c10d."""
 
+_MAX_CAS_DELAY = 0.1
+
 Data: TypeAlias = str | bytes
 
 
 class StoreTimeoutError(LookupError):
     """A key was not written within the time-out. The message names the key and the time-out."""
+
+
+def cas_delay() -> None:
+    """Sleep a little, at random, after a lost race, so that the losers do not collide again."""
+    time.sleep(random.uniform(0, _MAX_CAS_DELAY))
 
 
 def to_bytes(data: Data) -> bytes:

@@ -40,12 +40,11 @@ def key_segment(run_id: str) -> str:
     Raises:
         ValueError: The run id cannot be used.
     """
-    return escape(check_run_id(run_id))
+    return escape(check_run_id(run_id).encode())
 
 
-def escape(text: str) -> str:
-    """One segment of an etcd key for any non-empty text; different texts give different segments."""
-    data = text.encode()
+def escape(data: bytes) -> str:
+    """One segment of an etcd key for any bytes; different bytes give different segments."""
     return "".join(
         chr(byte) if byte in _PLAIN and not (at == 0 and byte in _NOT_FIRST) else f"={byte:02X}"
         for at, byte in enumerate(data)

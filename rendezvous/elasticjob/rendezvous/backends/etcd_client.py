@@ -1,0 +1,225 @@
+"""The few operations on etcd's v3 API that this library needs, over the JSON gateway through etcd3gw.
+
+Each call is one request with a time-out; nothing is retried, except that a write whose lease the server has forgotten
+(it had no effect then) is repeated once with a new lease. No answer and an error answer raise
+`RendezvousConnectionError`. Keys are compared by `mod_revision`, which the server never gives twice.
+"""
+
+import base64
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from elasticjob.rendezvous.backends.extras import ThirdParty, require
+from elasticjob.rendezvous.backends.options import EtcdOptions
+from elasticjob.rendezvous.errors import RendezvousConnectionError
+
+_ABSENT = 0
+"""The mod_revision that etcd compares with when a key is not there."""
+_REFRESH_PARTS = 10
+_LEASE_NOT_FOUND = "requested lease not found"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyValue:
+    """A key as it was read. `mod_revision` says when it was last modified."""
+
+    value: bytes
+    mod_revision: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swap:
+    """The outcome of a compare-and-set: whether it happened, at which revision, and what is stored if it did not."""
+
+    done: bool
+    revision: int
+    stored: KeyValue | None = None
+
+
+class EtcdClient:
+    """Operations on the keys of one etcd server. What it writes lives `ttl` seconds beyond its last write."""
+
+    def __init__(self, options: EtcdOptions, *, ttl: int) -> None:
+        """Send nothing yet.
+
+        Raises:
+            ModuleNotFoundError: etcd3gw is not installed.
+        """
+        etcd3gw = require("etcd3gw", needed_by="the etcd backend", extra="etcd")
+        self._requests = require("requests", needed_by="the etcd backend", extra="etcd")
+        self._errors = etcd3gw.exceptions
+        self.options = options
+        self._client = etcd3gw.client(
+            host=options.host,
+            port=options.port,
+            protocol=options.protocol,
+            timeout=options.read_timeout,
+            session=self._session(),
+            api_path="/v3/",
+        )
+        self._ttl = ttl
+        self._lease: int | None = None
+        self._lease_refresh_due = 0.0
+        self._lease_lock = threading.Lock()
+
+    def get(self, key: str) -> tuple[KeyValue | None, int]:
+        """Read a key, and the revision of the server when it answered."""
+        answer = self._post("/kv/range", {"key": _encode(key)})
+        return _first(answer.get("kvs", [])), int(answer["header"]["revision"])
+
+    def put(self, key: str, value: bytes) -> None:
+        """Write a key in any case."""
+        self._with_lease(lambda lease: self._post("/kv/put", _put(key, value, lease)))
+
+    def swap(self, key: str, value: bytes, *, mod_revision: int | None) -> Swap:
+        """Write a key if it was last modified at `mod_revision`, or with None if it is not there."""
+
+        def transaction(lease: int) -> dict[str, Any]:
+            return {
+                "compare": [
+                    {
+                        "key": _encode(key),
+                        "target": "MOD",
+                        "result": "EQUAL",
+                        "mod_revision": _ABSENT if mod_revision is None else mod_revision,
+                    }
+                ],
+                "success": [{"request_put": _put(key, value, lease)}],
+                "failure": [{"request_range": {"key": _encode(key)}}],
+            }
+
+        answer = self._with_lease(lambda lease: self._post("/kv/txn", transaction(lease)))
+        revision = int(answer["header"]["revision"])
+        if answer.get("succeeded", False):
+            return Swap(done=True, revision=revision)
+        found = answer["responses"][0]["response_range"].get("kvs", [])
+        return Swap(done=False, revision=revision, stored=_first(found))
+
+    def delete(self, key: str) -> bool:
+        """Remove a key; False when it was not there."""
+        return int(self._post("/kv/deleterange", {"key": _encode(key)}).get("deleted", 0)) > 0
+
+    def count(self, prefix: str) -> int:
+        """How many keys start with the prefix."""
+        query = {"key": _encode(prefix), "range_end": _encode_bytes(_end_of_prefix(prefix)), "count_only": True}
+        return int(self._post("/kv/range", query).get("count", 0))
+
+    def wait_for_change(self, key: str, *, after: int, timeout: float) -> None:
+        """Return as soon as the key has changed after revision `after`, at the latest about `timeout` seconds from now.
+
+        Also returns when the server has compacted that revision away: the caller reads again in any case.
+        """
+        watch = {"create_request": {"key": _encode(key), "start_revision": after + 1}}
+        with self._translated():
+            try:
+                self._watch_once(watch, timeout)
+            except self._requests.exceptions.Timeout:
+                return
+
+    def _watch_once(self, watch: dict[str, Any], timeout: float) -> None:
+        limits = (min(timeout, float(self.options.read_timeout)), timeout)
+        # A session of its own: closing it is what ends the watch on the server, and leaves no connection behind.
+        with (
+            self._session() as session,
+            session.post(self._client.get_url("/watch"), json=watch, stream=True, timeout=limits) as answer,
+        ):
+            for message in self._messages(answer):
+                if "error" in message or answer.status_code != self._requests.codes.ok:
+                    raise RendezvousConnectionError(f"etcd at {self.options.url} refused to watch: {message}")
+                # The server cancels a watch from a revision that it has compacted away.
+                if message["result"].get("events") or message["result"].get("canceled"):
+                    return
+
+    def _messages(self, answer: ThirdParty) -> Iterator[dict[str, Any]]:
+        try:
+            yield from (json.loads(line) for line in answer.iter_lines() if line)
+        except self._requests.exceptions.ConnectionError as error:
+            # This is how requests reports a time-out in the middle of an answer.
+            if "timed out" in str(error).lower():
+                raise self._requests.exceptions.ReadTimeout(str(error)) from error
+            raise
+
+    def _session(self) -> ThirdParty:
+        session = self._requests.Session()
+        # Proxies of the environment are for the world outside; they would also override the configured CA.
+        session.trust_env = False
+        if self.options.ca_cert:
+            session.verify = self.options.ca_cert
+        if self.options.ssl_cert:
+            key = self.options.ssl_cert_key
+            session.cert = (self.options.ssl_cert, key) if key else self.options.ssl_cert
+        return session
+
+    def _with_lease(self, write: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
+        lease = self._current_lease()
+        try:
+            return write(lease)
+        except RendezvousConnectionError as error:
+            if _LEASE_NOT_FOUND not in str(error):
+                raise
+        with self._lease_lock:
+            if self._lease == lease:
+                self._lease = None
+        return write(self._current_lease())
+
+    def _current_lease(self) -> int:
+        with self._lease_lock:
+            if self._lease is None or time.monotonic() >= self._lease_refresh_due:
+                self._lease = self._refreshed(self._lease) or self._granted()
+                self._lease_refresh_due = time.monotonic() + self._ttl / _REFRESH_PARTS
+            return self._lease
+
+    def _refreshed(self, lease: int | None) -> int | None:
+        if lease is None:
+            return None
+        answer = self._post("/lease/keepalive", {"ID": lease})
+        return lease if int(answer["result"].get("TTL", 0)) > 0 else None
+
+    def _granted(self) -> int:
+        return int(self._post("/lease/grant", {"TTL": self._ttl, "ID": 0})["ID"])
+
+    def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        with self._translated():
+            answer = self._client.post(self._client.get_url(path), json=body)
+            if not isinstance(answer, dict):
+                raise TypeError(f"expected a JSON object, got {str(answer)[:100]}")
+            return answer
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (self._errors.Etcd3Exception, self._requests.exceptions.RequestException) as error:
+            cause = getattr(error, "detail_text", None) or error
+            raise RendezvousConnectionError(f"etcd at {self.options.url} cannot be used: {cause}") from error
+        except (ValueError, TypeError, KeyError) as error:
+            raise RendezvousConnectionError(f"etcd at {self.options.url} gave no etcd answer: {error!r}") from error
+
+
+def _encode(key: str) -> str:
+    return _encode_bytes(key.encode())
+
+
+def _encode_bytes(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _end_of_prefix(prefix: str) -> bytes:
+    # Our keys are ASCII, so the last byte can always be counted up.
+    data = prefix.encode()
+    return data[:-1] + bytes([data[-1] + 1])
+
+
+def _put(key: str, value: bytes, lease: int) -> dict[str, Any]:
+    return {"key": _encode(key), "value": _encode_bytes(value), "lease": lease}
+
+
+def _first(found: Sequence[dict[str, Any]]) -> KeyValue | None:
+    if not found:
+        return None
+    return KeyValue(value=base64.b64decode(found[0].get("value", "")), mod_revision=int(found[0]["mod_revision"]))
