@@ -1,0 +1,30 @@
+"""Fixtures of the end-to-end tests: one cluster and one installation for all, a namespace for each."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.image_sets import PYTHON_IMAGE, python_image
+from tests.e2e.space import Space
+from tests.e2e.suite import RELEASE, Suite
+
+
+@pytest.fixture(scope="session")
+def suite(full_cluster: Cluster, operator_image: str, torch_site_packages: Path) -> Suite:
+    """The cluster with the operator in it, installed anew from this source tree."""
+    full_cluster.load_image(python_image())
+    made = Suite(cluster=full_cluster, operator_image=operator_image, image=PYTHON_IMAGE, torch=torch_site_packages)
+    made.uninstall(RELEASE)
+    made.install(RELEASE)
+    return made
+
+
+@pytest.fixture
+def space(suite: Suite) -> Iterator[Space]:
+    """A namespace that admits restricted pods only."""
+    with suite.cluster.namespace(restricted=True) as name:
+        made = Space(suite.kubectl, name)
+        yield made
+        suite.forget_volumes(made)
