@@ -1,0 +1,1 @@
+"""A real Kubernetes on one machine, for the tests and the demo: see README.md in this folder."""

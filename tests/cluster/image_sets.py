@@ -1,0 +1,193 @@
+"""The images of this project: pause, plain Python, and the operator. All in the cache, keyed by what they are made of.
+
+The operator's image holds what the Dockerfile puts into it, made without Docker: Debian's Python, the locked
+dependencies of the `operator` extra, and the wheel of this repository on top.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import tomllib
+
+from tests.cluster import packages
+from tests.cluster.commands import run, run_long
+from tests.cluster.errors import ClusterError
+from tests.cluster.images import build_image, write_layer
+from tests.cluster.locks import exclusive
+from tests.cluster.node import PAUSE_IMAGE
+from tests.cluster.paths import REPOSITORY, cache_dir
+from tests.cluster.progress import step
+
+PYTHON_IMAGE = "elasticjob/python:3.11"
+PYTHON_VERSION = (3, 11)
+USER = "65532:65532"
+_SUITE = "bookworm"
+_SITE = "usr/local/lib/python3.11/dist-packages"
+_ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+_TIMEOUT = 1200.0
+
+
+def images_dir() -> Path:
+    """The images' place in the cache."""
+    path = cache_dir() / "images"
+    path.mkdir(exist_ok=True)
+    return path
+
+
+def _made(path: Path, make: Callable[[Path], object]) -> Path:
+    """The cache entry at `path`, which `make` brings into being complete or not at all."""
+    if not path.exists():
+        with exclusive(path.name, timeout=_TIMEOUT, waiting_for=f"making of {path.name}"):
+            if not path.exists():
+                make(path)
+    return path
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    # Beside the cache entries: what is finished there gets its place by a rename.
+    with tempfile.TemporaryDirectory(dir=images_dir(), prefix="scratch-") as path:
+        yield Path(path)
+
+
+def pause_image(programs: Path) -> Path:
+    """The image that holds a pod's namespaces open."""
+    return _made(
+        images_dir() / f"pause-{programs.name}.tar",
+        lambda path: build_image(
+            PAUSE_IMAGE,
+            archive=path,
+            contents={"pause": programs / "pause"},
+            entrypoint=["/pause"],
+            user=USER,
+        ),
+    )
+
+
+def base_layer() -> Path:
+    """A minimal Debian with Python 3.11, as one layer."""
+    return _made(images_dir() / f"base-{_SUITE}.layer", _bootstrap)
+
+
+def _bootstrap(path: Path) -> None:
+    packages.ensure(packages.IMAGE_PACKAGES)
+    log = cache_dir() / "mmdebstrap.log"
+    with _scratch() as scratch, step("installing a minimal Debian with Python for images"):
+        archive = scratch / "base.tar"
+        command = ["mmdebstrap", "--variant=minbase", "--include=python3,ca-certificates", _SUITE, archive]
+        run_long(command, what="mmdebstrap", log=log, timeout=_TIMEOUT)
+        archive.replace(path)
+
+
+def python_image() -> Path:
+    """Debian's Python and nothing else, for training pods (torch comes by a hostPath mount)."""
+    base = base_layer()
+    return _made(
+        images_dir() / f"python-{_SUITE}.tar",
+        lambda path: build_image(
+            PYTHON_IMAGE, archive=path, base=[base], entrypoint=["python3"], env=_ENVIRONMENT, user=USER
+        ),
+    )
+
+
+def operator_image_name(repository: Path = REPOSITORY) -> str:
+    """The name by which pods ask for the operator's image."""
+    return f"elasticjob/operator:{_project(repository)['project']['version']}"
+
+
+def operator_image(repository: Path = REPOSITORY) -> Path:
+    """The operator's image with the repository's present content; only the top layer is new every time."""
+    check_python()
+    base = [base_layer(), dependencies_layer(repository)]
+    with (
+        exclusive("operator-image", timeout=_TIMEOUT, waiting_for="build of the operator's image"),
+        step("building the operator's image"),
+        _scratch() as scratch,
+    ):
+        return build_image(
+            operator_image_name(repository),
+            archive=images_dir() / "operator.tar",
+            base=base,
+            contents={_SITE: _install_project(repository, scratch)},
+            entrypoint=["python3", "-m", "elasticjob.operator"],
+            env=_ENVIRONMENT,
+            user=USER,
+        )
+
+
+def check_python() -> None:
+    """Raise when this interpreter cannot install packages for the images' Python."""
+    # The packages are installed by this interpreter and used by the image's: both must take the same builds.
+    if sys.version_info[:2] != PYTHON_VERSION:
+        wanted, found = ".".join(map(str, PYTHON_VERSION)), ".".join(map(str, sys.version_info[:2]))
+        raise ClusterError(f"the images hold Python {wanted}, this is {found}: run it with Python {wanted}")
+
+
+def _project(repository: Path) -> dict[str, Any]:
+    with (repository / "pyproject.toml").open("rb") as content:
+        return tomllib.load(content)
+
+
+def operator_requirements(project: dict[str, Any]) -> list[str]:
+    """What an installation with the `operator` extra asks for, out of a parsed pyproject.toml."""
+    metadata = project["project"]
+    return [*metadata["dependencies"], *metadata["optional-dependencies"]["operator"]]
+
+
+def dependencies_layer(repository: Path) -> Path:
+    """The locked dependencies of the operator, as a layer keyed by what decides them."""
+    lock = repository / "requirements.lock"
+    requirements = operator_requirements(_project(repository))
+    key = hashlib.sha256(lock.read_bytes() + repr(requirements).encode()).hexdigest()[:16]
+    return _made(
+        images_dir() / f"dependencies-{key}.layer",
+        lambda path: _install_dependencies(requirements, lock=lock, layer=path),
+    )
+
+
+def _install_dependencies(requirements: list[str], *, lock: Path, layer: Path) -> None:
+    log = cache_dir() / "dependencies.log"
+    with _scratch() as scratch, step("installing the operator's dependencies for its image"):
+        site = scratch / "site"
+        command = [*_pip("install"), "--target", site, "--constraint", lock, *requirements]
+        run_long(command, what="pip install", log=log, timeout=_TIMEOUT)
+        write_layer({_SITE: site}, layer)
+
+
+def _install_project(repository: Path, scratch: Path) -> Path:
+    """The wheel of the repository, installed into a directory, without its dependencies."""
+    source, wheels, site = scratch / "source", scratch / "wheels", scratch / "site"
+    # setuptools writes into the tree that it builds: a copy keeps the checkout as it is.
+    copy_project(repository, source)
+    run([*_pip("wheel"), "--no-deps", "--wheel-dir", wheels, source], timeout=300)
+    (wheel,) = wheels.glob("*.whl")
+    run([*_pip("install"), "--no-deps", "--target", site, wheel], timeout=300)
+    return site
+
+
+def copy_project(repository: Path, target: Path) -> None:
+    """Copy what the wheel is made of: the package roots, the build's settings and the files that these name."""
+    project = _project(repository)
+    roots = project["tool"]["setuptools"]["packages"]["find"]["where"]
+    files = ["pyproject.toml", project["project"]["readme"], *project["project"].get("license-files", [])]
+    target.mkdir()
+    for root in roots:
+        shutil.copytree(repository / root, target / root, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for name in files:
+        shutil.copy2(repository / name, target / name)
+
+
+def _pip(command: str) -> list[str | Path]:
+    return [sys.executable, "-m", "pip", command, "--no-compile", "--disable-pip-version-check"]

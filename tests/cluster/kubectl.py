@@ -1,0 +1,76 @@
+"""Real kubectl and Helm against one API server, as one kind of user; every call has a deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.commands import run
+from tests.cluster.processes import wait_until
+
+_TIMEOUT = 60.0
+_NAMESPACE_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """`kubectl` with a kubeconfig; calling it returns what it printed."""
+
+    program: Path
+    kubeconfig: Path
+
+    def __call__(self, *args: str, input: str | None = None, timeout: float = _TIMEOUT) -> str:
+        """Run `kubectl <args>`; a non-zero exit code raises ClusterError with what kubectl said."""
+        return run([self.program, "--kubeconfig", self.kubeconfig, *args], stdin=input, timeout=timeout)
+
+    def json(self, *args: str, timeout: float = _TIMEOUT) -> Any:
+        """Run `kubectl <args> -o json` and parse the answer."""
+        return json.loads(self(*args, "-o", "json", timeout=timeout))
+
+    def apply(self, *objects: dict[str, Any], timeout: float = _TIMEOUT) -> str:
+        """Create or change objects that are given as Python data."""
+        items = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        return self("apply", "-f", "-", input=json.dumps(items), timeout=timeout)
+
+    def exists(self, *args: str) -> bool:
+        """Whether `kubectl get <args>` finds anything."""
+        return bool(self("get", *args, "--ignore-not-found", "-o", "name").strip())
+
+    @contextlib.contextmanager
+    def namespace(self, *, restricted: bool = False, has_controllers: bool = True) -> Iterator[str]:
+        """A namespace with a name of its own, deleted at the end (without waiting for it to be gone)."""
+        name = f"t-{uuid.uuid4().hex[:10]}"
+        labels = {"pod-security.kubernetes.io/enforce": "restricted"} if restricted else {}
+        metadata = {"name": name, "labels": labels}
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        try:
+            if has_controllers:
+                # Pods are refused until the controller-manager has made the default service account.
+                wait_until(
+                    lambda: self.exists("-n", name, "serviceaccount/default"),
+                    what=f"service account default in namespace {name}",
+                    timeout=_NAMESPACE_SECONDS,
+                )
+            yield name
+        finally:
+            self("delete", "namespace", name, "--wait=false")
+
+
+@dataclass(frozen=True)
+class Helm:
+    """`helm` with a kubeconfig. Its own directories are the cluster's, so no user's settings or plugins take part."""
+
+    program: Path
+    kubeconfig: Path
+    home: Path
+
+    def __call__(self, *args: str, input: str | None = None, timeout: float = 300.0) -> str:
+        """Run `helm <args>`; a non-zero exit code raises ClusterError with what helm said."""
+        homes = {f"HELM_{kind}_HOME": str(self.home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
+        command = [self.program, "--kubeconfig", self.kubeconfig, *args]
+        return run(command, stdin=input, timeout=timeout, env=homes)
