@@ -1,0 +1,57 @@
+"""What Kubernetes and Prometheus ask the operator: /healthz, /readyz and /metrics.
+
+Live: every event loop of the process turns. Ready: the cache is complete and the watches are active; a standby is as
+ready as the leader, since a rolling update waits for readiness before the old leader goes.
+"""
+
+from collections.abc import Callable
+
+from aiohttp import web
+
+from elasticjob.operator.metrics import Metrics
+
+Check = Callable[[], list[str]]
+"""Tells what is wrong; nothing if all is well."""
+
+
+class HealthServer:
+    """Serves the three paths. Belongs to the event loop on which it is started."""
+
+    def __init__(self, *, port: int, live: Check, ready: Check, metrics: Metrics) -> None:
+        self._port = port
+        self._live = live
+        self._ready = ready
+        self._metrics = metrics
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on; the chosen one if 0 was asked for."""
+        if self._runner is None or not self._runner.addresses:
+            return self._port
+        return int(self._runner.addresses[0][1])
+
+    async def start(self) -> None:
+        """Listen on all addresses."""
+        app = web.Application()
+        app.router.add_get("/healthz", lambda _: _answer(self._live))
+        app.router.add_get("/readyz", lambda _: _answer(self._ready))
+        app.router.add_get("/metrics", self._scrape)
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, port=self._port, shutdown_timeout=1.0).start()
+
+    async def stop(self) -> None:
+        """Listen no more."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _scrape(self, _: web.Request) -> web.Response:
+        return web.Response(
+            body=self._metrics.render(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+        )
+
+
+async def _answer(check: Check) -> web.Response:
+    troubles = check()
+    return web.Response(text="\n".join(troubles or ["ok"]) + "\n", status=503 if troubles else 200)

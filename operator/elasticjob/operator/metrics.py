@@ -1,0 +1,86 @@
+"""The operator's metrics, in a registry of its own.
+
+One object a process, given to the parts that count. Nothing is labelled by job or pod: the number of series does not
+grow with the cluster.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+@dataclass
+class Outcome:
+    """How a timed call ended: an HTTP status, or `none` if there was no answer."""
+
+    code: str = "none"
+
+
+class Metrics:
+    """All counters, gauges and histograms. Thread-safe, as the library's are."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._api_calls = Counter(
+            "elasticjob_api_calls",
+            "Calls to the API server by verb, resource and HTTP status.",
+            ["verb", "resource", "code"],
+            registry=self.registry,
+        )
+        self._api_seconds = Histogram(
+            "elasticjob_api_call_seconds",
+            "Duration of calls to the API server.",
+            ["verb"],
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self.reconcile_seconds = Histogram(
+            "elasticjob_reconcile_seconds",
+            "Duration of reconciles.",
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self.reconciles = Counter("elasticjob_reconciles", "Reconciles by result.", ["result"], registry=self.registry)
+        self.queue_depth = Gauge("elasticjob_queue_depth", "Jobs that wait for a worker.", registry=self.registry)
+        self.queue_refused = Counter(
+            "elasticjob_queue_refused", "Requests for work refused by a full queue.", registry=self.registry
+        )
+        self.jobs = Gauge("elasticjob_jobs", "ElasticJobs known.", registry=self.registry)
+        self.pods = Gauge("elasticjob_pods", "Worker pods known.", registry=self.registry)
+        self.watch_events = Counter(
+            "elasticjob_watch_events", "Watch events by resource.", ["resource"], registry=self.registry
+        )
+        self.events_posted = Counter(
+            "elasticjob_events_posted", "Kubernetes Events written.", ["type"], registry=self.registry
+        )
+        self.events_dropped = Counter(
+            "elasticjob_events_dropped",
+            "Kubernetes Events not written, by type and reason.",
+            ["type", "cause"],
+            registry=self.registry,
+        )
+        self.leader = Gauge("elasticjob_leader", "1 while this process leads.", registry=self.registry)
+        self.epoch = Gauge("elasticjob_epoch", "The epoch in which this process leads or led.", registry=self.registry)
+        self.half_restarts = Counter(
+            "elasticjob_half_restarts", "Restarts of a half of the process.", ["half"], registry=self.registry
+        )
+
+    @contextmanager
+    def api_call(self, verb: str, resource: str) -> Iterator[Outcome]:
+        """Count and time one call; the body sets the outcome's code once there is an answer."""
+        outcome = Outcome()
+        started = time.perf_counter()
+        try:
+            yield outcome
+        finally:
+            self._api_calls.labels(verb, resource, outcome.code).inc()
+            self._api_seconds.labels(verb).observe(time.perf_counter() - started)
+
+    def render(self) -> bytes:
+        """The text exposition format."""
+        return generate_latest(self.registry)

@@ -1,0 +1,21 @@
+"""The kinds of objects that the operator reads and writes, and nothing else."""
+
+from elasticjob.operator import constants
+from elasticjob.operator.ports import Resource
+
+JOBS = Resource(group=constants.GROUP, version=constants.VERSION, plural=constants.PLURAL)
+PODS = Resource(group="", version="v1", plural="pods")
+SERVICES = Resource(group="", version="v1", plural="services")
+CONFIG_MAPS = Resource(group="", version="v1", plural="configmaps")
+SECRETS = Resource(group="", version="v1", plural="secrets")
+LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases")
+EVENTS = Resource(group="events.k8s.io", version="v1", plural="events")
+TOKEN_REVIEWS = Resource(group="authentication.k8s.io", version="v1", plural="tokenreviews")
+
+WATCHED = (JOBS, PODS, SERVICES)
+"""What the cache holds. Rendezvous state is not watched: only its keeper reads and writes it."""
+
+
+def selector_of(resource: Resource) -> str:
+    """The label selector by which objects of one kind are listed and watched."""
+    return "" if resource == JOBS else constants.LABEL_JOB_UID
