@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 if TYPE_CHECKING:
-    from elasticjob.rendezvous.api import RendezvousParameters
-
     from elasticjob.rendezvous.backend import RendezvousBackend
+    from elasticjob.rendezvous.parameters import RendezvousParameters
     from elasticjob.rendezvous.store import Store
 
 BackendCreator: TypeAlias = "Callable[[RendezvousParameters], tuple[RendezvousBackend, Store]]"

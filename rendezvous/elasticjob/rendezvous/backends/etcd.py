@@ -9,13 +9,12 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from elasticjob.rendezvous.api import RendezvousParameters
-
 from elasticjob.rendezvous.backend import RendezvousBackend, Token
 from elasticjob.rendezvous.backends.etcd_client import EtcdClient, KeyValue, Swap
 from elasticjob.rendezvous.backends.keys import escape, key_segment
 from elasticjob.rendezvous.backends.options import DEFAULT_TTL, MAX_TTL, bounded_int, etcd_options
 from elasticjob.rendezvous.backends.values import check_new_state, check_stored_state
+from elasticjob.rendezvous.parameters import RendezvousParameters
 from elasticjob.rendezvous.store import Data, Store, cas_delay, parse_counter, to_bytes
 
 DEFAULT_PREFIX = "/elasticjob"

@@ -8,8 +8,6 @@ takes text only. Nothing is sent before the first read or write.
 import time
 from dataclasses import dataclass
 
-from elasticjob.rendezvous.api import RendezvousParameters
-
 from elasticjob.rendezvous.backend import RendezvousBackend, Token
 from elasticjob.rendezvous.backends.etcd_v2_keys import EtcdV2Keys, Node, connect
 from elasticjob.rendezvous.backends.extras import ThirdParty
@@ -22,6 +20,7 @@ from elasticjob.rendezvous.backends.values import (
     encode_base64,
 )
 from elasticjob.rendezvous.etcd_store import EtcdStore
+from elasticjob.rendezvous.parameters import RendezvousParameters
 from elasticjob.rendezvous.store import Store
 
 DEFAULT_PREFIX = "/elasticjob"

@@ -23,7 +23,7 @@ def check_run_id(run_id: str) -> str:
     Raises:
         ValueError: It is blank, too long or no valid Unicode; the message gives the limit.
     """
-    if not isinstance(run_id, str) or not run_id.strip():
+    if not run_id.strip():
         raise ValueError(f"run_id must be a non-empty string, not {run_id!r}")
     try:
         size = len(run_id.encode())

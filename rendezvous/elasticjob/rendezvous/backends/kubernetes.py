@@ -14,8 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from elasticjob.rendezvous.api import RendezvousParameters
-
 from elasticjob.rendezvous.backend import RendezvousBackend, Token
 from elasticjob.rendezvous.backends.keys import check_run_id, object_name
 from elasticjob.rendezvous.backends.values import (
@@ -25,6 +23,7 @@ from elasticjob.rendezvous.backends.values import (
     encode_base64,
 )
 from elasticjob.rendezvous.errors import RendezvousConnectionError, RendezvousStateError
+from elasticjob.rendezvous.parameters import RendezvousParameters
 from elasticjob.rendezvous.store import Store
 
 STATE_KEY = "state"

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elasticjob.rendezvous.api import RendezvousParameters, parse_rendezvous_endpoint
-
 from elasticjob.rendezvous.backends.extras import ThirdParty, require
 from elasticjob.rendezvous.backends.kubernetes import AlreadyExists, Conflict, ThrottledError
 from elasticjob.rendezvous.backends.options import MAX_READ_TIMEOUT, bounded_int, existing_file, url_host
 from elasticjob.rendezvous.errors import RendezvousConnectionError, RendezvousStateError
+from elasticjob.rendezvous.parameters import RendezvousParameters
+from elasticjob.rendezvous.utils import parse_rendezvous_endpoint
 
 DEFAULT_READ_TIMEOUT = 10
 API_PORT = 443

@@ -9,7 +9,7 @@ import binascii
 import random
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from elasticjob.rendezvous.backends.keys import check_run_id, object_name
 from elasticjob.rendezvous.backends.kubernetes import (
@@ -29,6 +29,7 @@ _FIRST_POLL = 0.05
 _LONGEST_POLL = 1.0
 
 Values = dict[str, bytes]
+T = TypeVar("T")
 
 
 class ConfigMapStore(Store):
@@ -90,7 +91,7 @@ class ConfigMapStore(Store):
             time.sleep(min(random.uniform(pause / 2, pause), remaining))
             pause = min(pause * 2, _LONGEST_POLL)
 
-    def _change(self, change: "Callable[[Values], Any]") -> Any:  # noqa: ANN401 - whatever `change` returns
+    def _change(self, change: Callable[[Values], T]) -> T:
         while True:
             body = self._config_maps.read(self._name)
             values = self._values(body)

@@ -9,11 +9,10 @@ import uuid
 import weakref
 from dataclasses import dataclass
 
-from elasticjob.rendezvous.api import RendezvousParameters
-
 from elasticjob.rendezvous.backend import RendezvousBackend, Token
 from elasticjob.rendezvous.backends.keys import check_run_id
 from elasticjob.rendezvous.backends.values import check_new_state, check_stored_state
+from elasticjob.rendezvous.parameters import RendezvousParameters
 from elasticjob.rendezvous.store import InMemoryStore, Store
 
 

@@ -6,7 +6,8 @@ Every refusal names the option, the value that was given and what is allowed.
 from dataclasses import dataclass
 from pathlib import Path
 
-from elasticjob.rendezvous.api import RendezvousParameters, parse_rendezvous_endpoint
+from elasticjob.rendezvous.parameters import RendezvousParameters
+from elasticjob.rendezvous.utils import parse_rendezvous_endpoint
 
 ETCD_PORT = 2379
 DEFAULT_READ_TIMEOUT = 60
@@ -19,8 +20,8 @@ MAX_TTL = 30 * 24 * 3600
 _PROTOCOLS = ("http", "https")
 
 
-def bounded_int(params: RendezvousParameters, key: str, default: int, *, maximum: int) -> int:
-    """A whole number from 1 to `maximum`.
+def bounded_int(params: RendezvousParameters, key: str, default: int, *, maximum: int, minimum: int = 1) -> int:
+    """A whole number from `minimum` to `maximum`.
 
     Raises:
         ValueError: It is anything else.
@@ -29,9 +30,9 @@ def bounded_int(params: RendezvousParameters, key: str, default: int, *, maximum
     try:
         number = int(str(value).strip())
     except ValueError:
-        number = 0
-    if not 1 <= number <= maximum:
-        raise ValueError(f"{key} must be a whole number from 1 to {maximum}, not {value!r}")
+        number = minimum - 1
+    if not minimum <= number <= maximum:
+        raise ValueError(f"{key} must be a whole number from {minimum} to {maximum}, not {value!r}")
     return number
 
 
