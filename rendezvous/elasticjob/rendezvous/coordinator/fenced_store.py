@@ -1,0 +1,105 @@
+"""Keeps the state of one run in a backend such that only the newest leader can write it.
+
+The state carries the epoch of its writer. A new leader first takes over: it replaces the stored state by the same one
+with its own epoch, by compare-and-set, which invalidates the fencing token of whoever wrote before. From then on each
+write of the old leader fails, and it learns from the stored epoch that it was replaced.
+
+A write whose answer was lost may have happened. `save` may therefore be repeated with the same state until it returns:
+it recognizes its own earlier write. Blocking; one thread at a time.
+"""
+
+from dataclasses import replace
+
+from elasticjob.rendezvous.backend import RendezvousBackend, Token
+from elasticjob.rendezvous.encoding import decode, encode
+from elasticjob.rendezvous.errors import RendezvousConnectionError
+from elasticjob.rendezvous.state import State
+
+_ATTEMPTS = 5
+"""How often a lost race is taken up at once; beyond that the caller's pause between attempts is better."""
+
+
+class LeadershipLostError(Exception):
+    """Somebody with a newer epoch has taken the run over. Nothing may be answered any more."""
+
+
+class FencedStore:
+    """The stored state of one run, as its leader sees it.
+
+    Args:
+        source: Names the stored object in error messages.
+        epoch: The fencing epoch of this leader.
+    """
+
+    def __init__(self, backend: RendezvousBackend, *, source: str, epoch: int) -> None:
+        self._backend = backend
+        self._source = source
+        self._epoch = epoch
+        self._token: Token | None = None
+        self._stored = b""
+
+    def take_over(self) -> State:
+        """Put this leader's epoch into the stored state, or store a first one. Returns what is stored then.
+
+        Raises:
+            LeadershipLostError: The stored state has a newer epoch.
+            RendezvousStateError: The stored state is corrupt; it is left as it is.
+            RendezvousConnectionError: The backend cannot be reached, or the race was lost again and again.
+        """
+        found = self._backend.get_state()
+        for _ in range(_ATTEMPTS):
+            state = State(round=1) if found is None else self._decode(found[0])
+            owned = replace(state, epoch=self._epoch)
+            data = encode(owned)
+            answer = self._backend.set_state(data, None if found is None else found[1])
+            if answer is not None and answer[0] == data:
+                self._stored, self._token = data, answer[1]
+                return owned
+            found = None if answer is None else (answer[0], answer[1])
+        raise RendezvousConnectionError(f"{self._source} is changed by somebody else all the time")
+
+    def save(self, state: State) -> None:
+        """Replace the stored state.
+
+        Raises:
+            LeadershipLostError: The stored state is another leader's.
+            RendezvousStateError: The stored state is corrupt, or this one is too large.
+            RendezvousConnectionError: Whether it was stored is not known; repeat with the same state.
+        """
+        data = encode(state)
+        for _ in range(_ATTEMPTS):
+            answer = self._backend.set_state(data, self._token)
+            if answer is None:
+                self._token = None
+                continue
+            stored, token, _ = answer
+            if stored == data:
+                self._stored, self._token = data, token
+                return
+            self._check_owner(stored)
+            self._token = token
+        raise RendezvousConnectionError(f"{self._source} is changed by somebody else all the time")
+
+    def verify(self) -> None:
+        """Check that this leader still owns the stored state.
+
+        Raises:
+            LeadershipLostError, RendezvousStateError, RendezvousConnectionError: As for `save`.
+        """
+        found = self._backend.get_state()
+        if found is not None:
+            self._check_owner(found[0])
+
+    def _check_owner(self, stored: bytes) -> None:
+        """Metadata of the object may change under us; its content may not, except by a newer leader."""
+        if stored == self._stored:
+            return
+        epoch = self._decode(stored).epoch
+        if epoch >= self._epoch:
+            raise LeadershipLostError(f"{self._source} belongs to epoch {epoch}, ours is {self._epoch}")
+
+    def _decode(self, data: bytes) -> State:
+        state = decode(data, source=self._source)
+        if state.epoch > self._epoch:
+            raise LeadershipLostError(f"{self._source} belongs to epoch {state.epoch}, ours is {self._epoch}")
+        return state
