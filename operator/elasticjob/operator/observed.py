@@ -7,6 +7,7 @@ from typing import Any
 
 from elasticjob.operator.model import ElasticJob
 from elasticjob.operator.pods import OperatorFacts
+from elasticjob.operator.policies.obstacles import ApiProblem
 from elasticjob.rendezvous.orders import RunView
 
 
@@ -25,27 +26,6 @@ class NodeEvent:
     message: str
     state: str
     rank: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ApiProblem:
-    """A call for this job that the API server refused, and that has not succeeded since.
-
-    Args:
-        target: Kind and name, e.g. `Pod/digits-1-0`; one problem a target.
-        status: HTTP status code, 0 if there was no answer.
-        reason: The API's reason, e.g. `Forbidden`.
-        message: The API's own words.
-        at: Monotonic seconds of the last refusal.
-        count: How often in a row it was refused.
-    """
-
-    target: str
-    status: int
-    reason: str
-    message: str
-    at: float
-    count: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)

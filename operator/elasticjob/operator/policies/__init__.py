@@ -1,0 +1,1 @@
+"""The rules, one a module, each a pure function over plain data."""

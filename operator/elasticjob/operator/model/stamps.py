@@ -1,0 +1,20 @@
+"""Time stamps of the status: RFC 3339 in UTC with whole seconds, as the API writes `metav1.Time`."""
+
+from datetime import datetime, timezone
+
+
+def format_time(moment: datetime) -> str:
+    """The stamp of a moment. The fraction of the second is dropped."""
+    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_time(text: str) -> datetime:
+    """The moment of a stamp, UTC-aware.
+
+    Raises:
+        ValueError: The text is no stamp with a time zone.
+    """
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"time stamp {text!r} has no time zone")
+    return moment.astimezone(timezone.utc)

@@ -1,0 +1,58 @@
+"""What the rendezvous is to know of a job."""
+
+from elasticjob.operator.pod_facts import PodFacts
+from elasticjob.operator.policies.budget import worker_failures_left
+from elasticjob.operator.policies.pod_end import EndKind
+from elasticjob.operator.situation import Situation
+from elasticjob.rendezvous.orders import CloseReason, NodeFacts, NodePhase, RunOrders
+
+LEAVING = "Leaving"
+"""Reason of a node that is to leave without anything having happened to it."""
+
+
+def run_orders(situation: Situation, *, close: CloseReason | None = None, message: str = "") -> RunOrders:
+    """The orders for the run: whom to expect, which pods there are, and whether to close."""
+    spec, job = situation.spec, situation.job
+    return RunOrders(
+        run_id=job.uid,
+        namespace=job.namespace,
+        job=job.name,
+        min_nodes=spec.min_nodes,
+        max_nodes=spec.max_nodes,
+        expected=expected_nodes(situation),
+        nodes={pod.uid: _node_facts(situation, pod) for pod in situation.pods},
+        max_worker_failures=worker_failures_left(
+            max_restarts=spec.max_restarts, pod_failures=situation.ledger.failures
+        ),
+        join_timeout=float(spec.rendezvous.join_timeout),
+        last_call_timeout=float(spec.rendezvous.last_call_timeout),
+        close_timeout=float(spec.rendezvous.close_timeout),
+        keep_alive_interval=float(spec.rendezvous.keep_alive_interval),
+        keep_alive_max_attempt=spec.rendezvous.keep_alive_max_attempts,
+        close=close,
+        close_message=message,
+    )
+
+
+def expected_nodes(situation: Situation) -> frozenset[int]:
+    """Nodes of the job that have not succeeded and whose pod is not announced to be disrupted."""
+    doomed = {index for index, pod in situation.current.items() if pod.target}
+    return situation.ledger.indexes - situation.ledger.completed - doomed
+
+
+def _node_facts(situation: Situation, pod: PodFacts) -> NodeFacts:
+    phase = _phase(situation, pod)
+    reason = pod.end.reason if pod.end else LEAVING if phase is NodePhase.DRAINING else ""
+    return NodeFacts(pod_uid=pod.uid, pod=pod.name, index=pod.index, phase=phase, reason=reason)
+
+
+def _phase(situation: Situation, pod: PodFacts) -> NodePhase:
+    current = situation.current.get(pod.index)
+    counts = current is not None and current.uid == pod.uid
+    if pod.final or (pod.end is not None and pod.end.exit_code is not None):
+        won = (pod.end is not None and pod.end.kind is EndKind.SUCCEEDED) or (
+            counts and pod.index in situation.ledger.completed
+        )
+        return NodePhase.SUCCEEDED if won else NodePhase.FAILED
+    leaves = pod.deleting or pod.target or not counts or pod.index not in situation.ledger.indexes
+    return NodePhase.DRAINING if leaves else NodePhase.ALIVE

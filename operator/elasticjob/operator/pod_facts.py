@@ -1,0 +1,88 @@
+"""What matters of a raw pod, read once. Pure.
+
+A pod that carries no usable index or attempt is none of ours to judge and is left out.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from elasticjob.operator import constants
+from elasticjob.operator.policies.obstacles import Obstacle, pod_obstacle
+from elasticjob.operator.policies.pod_end import PodEnd, pod_end
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodFacts:
+    """One worker pod.
+
+    Args:
+        deleting: Whether its deletion has been asked for.
+        target: Whether the API announces that it will be disrupted.
+        container_restarts: How often the kubelet restarted the worker container.
+        end: Why it is over, or None.
+        obstacle: What keeps it from starting, or None.
+    """
+
+    name: str
+    uid: str
+    index: int
+    attempt: int
+    phase: str
+    node: str
+    ready: bool
+    deleting: bool
+    target: bool
+    container_restarts: int
+    end: PodEnd | None
+    obstacle: Obstacle | None
+
+    @property
+    def final(self) -> bool:
+        """Whether the pod object is in a final phase: nothing of it runs any more."""
+        return self.phase in ("Succeeded", "Failed")
+
+
+def read_pods(pods: Iterable[Mapping[str, Any]], worker: str) -> tuple[PodFacts, ...]:
+    """The facts of all pods that are nodes, by index and attempt."""
+    facts = (read_pod(pod, worker) for pod in pods)
+    return tuple(sorted((one for one in facts if one is not None), key=lambda one: (one.index, one.attempt, one.uid)))
+
+
+def read_pod(pod: Mapping[str, Any], worker: str) -> PodFacts | None:
+    """The facts of one pod, or None if it is no node."""
+    metadata, status = pod.get("metadata") or {}, pod.get("status") or {}
+    labels = metadata.get("labels") or {}
+    index = _number(labels.get(constants.LABEL_NODE_INDEX))
+    attempt = _number(labels.get(constants.LABEL_ATTEMPT))
+    if index is None or attempt is None or index >= 2 * constants.MAX_REPLICAS:
+        return None
+    return PodFacts(
+        name=str(metadata.get("name") or ""),
+        uid=str(metadata.get("uid") or ""),
+        index=index,
+        attempt=attempt,
+        phase=str(status.get("phase") or "Pending"),
+        node=str((pod.get("spec") or {}).get("nodeName") or ""),
+        ready=_is_true(status, "Ready"),
+        deleting=bool(metadata.get("deletionTimestamp")),
+        target=_is_true(status, "DisruptionTarget"),
+        container_restarts=_container_restarts(status, worker),
+        end=pod_end(pod, worker),
+        obstacle=pod_obstacle(pod),
+    )
+
+
+def _number(text: object) -> int | None:
+    return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def _is_true(status: Mapping[str, Any], type_: str) -> bool:
+    return any(one.get("type") == type_ and one.get("status") == "True" for one in status.get("conditions") or ())
+
+
+def _container_restarts(status: Mapping[str, Any], worker: str) -> int:
+    for container in status.get("containerStatuses") or ():
+        if container.get("name") == worker:
+            return int(container.get("restartCount") or 0)
+    return 0

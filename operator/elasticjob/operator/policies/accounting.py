@@ -1,0 +1,146 @@
+"""Counts ends of pods, each once, as incidents.
+
+Pods that fail in the same round are *one* incident: one crash makes its peers crash too, and one lost rack takes many
+pods. Until the next round has formed, the number of incidents is the largest number of ends that a single node had.
+So a node that crashes again and again before it ever joins is counted each time, and thirty that die together once.
+
+An end is put down in the ledger together with its count. It must be stored before anything is done about it; a crash in
+between finds either neither or both.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from elasticjob.operator import constants
+from elasticjob.operator.model import Ledger
+from elasticjob.operator.pod_facts import PodFacts
+from elasticjob.operator.policies.pod_end import EndKind, PodEnd
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeEnd:
+    """An attempt of a node that is over and was not before. `pod` is None if the pod is gone without a trace."""
+
+    index: int
+    attempt: int
+    end: PodEnd
+    pod: PodFacts | None = None
+
+
+def current_pods(ledger: Ledger, pods: Iterable[PodFacts]) -> dict[int, PodFacts]:
+    """The pod of each node that counts: the newest attempt that is not over."""
+    current: dict[int, PodFacts] = {}
+    for pod in pods:
+        if pod.attempt >= ledger.ended.get(pod.index, 0):
+            current[pod.index] = pod
+    return current
+
+
+def enter_round(ledger: Ledger, formed: int) -> Ledger:
+    """Take note of the newest formed round. What failed before it formed belongs to another incident."""
+    if formed <= ledger.round:
+        return ledger
+    return replace(ledger, round=formed, round_failures={}, round_disruptions={})
+
+
+def account(ledger: Ledger, pods: Iterable[PodFacts], stamp: str) -> tuple[Ledger, tuple[NodeEnd, ...]]:
+    """Put down every end that is new.
+
+    Args:
+        ledger: What was put down before.
+        pods: All pods of the job, by attempt.
+        stamp: The present time, kept for the pause before a replacement.
+
+    Returns:
+        The new ledger and the ends of nodes that belong to the job. An end of a node that does not belong to it any
+        more is put down, but charged to nobody.
+    """
+    current = current_pods(ledger, pods)
+    ledger = _see(ledger, current)
+    ends = tuple(_new_ends(ledger, current))
+    restarts = _kubelet_restarts(ledger, current)
+    charged = tuple(one for one in ends if one.index in ledger.indexes)
+    completed = ledger.completed.union(one.index for one in charged if one.end.kind is EndKind.SUCCEEDED)
+    over = {one.index: one.attempt + 1 for one in ends if one.index not in completed}
+    ledger = replace(ledger, ended={**ledger.ended, **over}, completed=completed)
+    return _charge(ledger, charged, restarts, stamp), charged
+
+
+def suspend(ledger: Ledger, pods: Iterable[PodFacts], formed: int) -> Ledger:
+    """The ledger of a job without nodes: every attempt is over, on nobody's account. What was counted stays counted."""
+    seen = _see(ledger, current_pods(ledger, pods))
+    return replace(
+        write_off(seen, seen.seen),
+        indexes=frozenset(),
+        completed=frozenset(),
+        round_failures={},
+        round_disruptions={},
+        container_restarts={},
+        round=max(ledger.round, formed),
+        base_round=max(ledger.round, formed),
+    )
+
+
+def write_off(ledger: Ledger, indexes: Iterable[int]) -> Ledger:
+    """Declare the present attempts of some nodes over, on nobody's account: they leave because they are told to."""
+    leaving = frozenset(indexes)
+    ended = {**ledger.ended, **{index: ledger.seen.get(index, 0) for index in leaving}}
+    return replace(ledger, ended=ended, completed=ledger.completed - leaving)
+
+
+def _see(ledger: Ledger, current: Mapping[int, PodFacts]) -> Ledger:
+    """Note which attempts exist. A pod ahead of the ledger (a restored backup) shows that the older ones are over."""
+    seen = {**ledger.seen, **{index: pod.attempt + 1 for index, pod in current.items()}}
+    ended = {**ledger.ended, **{index: pod.attempt for index, pod in current.items()}}
+    restarts = {
+        index: count for index, count in ledger.container_restarts.items() if seen.get(index) == ledger.seen.get(index)
+    }
+    return replace(ledger, seen=seen, ended=ended, container_restarts=restarts)
+
+
+def _new_ends(ledger: Ledger, current: Mapping[int, PodFacts]) -> Iterable[NodeEnd]:
+    for index in sorted(ledger.seen):
+        attempt = ledger.ended.get(index, 0)
+        if index in ledger.completed or attempt >= ledger.seen[index]:
+            continue
+        pod = current.get(index)
+        if pod is None:
+            gone = PodEnd(kind=EndKind.DISRUPTED, reason=constants.POD_GONE, message="the pod was deleted")
+            yield NodeEnd(index=index, attempt=attempt, end=gone)
+        elif pod.end is not None:
+            yield NodeEnd(index=index, attempt=attempt, end=pod.end, pod=pod)
+
+
+def _kubelet_restarts(ledger: Ledger, current: Mapping[int, PodFacts]) -> dict[int, int]:
+    """With `restartPolicy: OnFailure` the kubelet restarts the worker in its pod: a failure without an end."""
+    return {
+        index: pod.container_restarts - ledger.container_restarts.get(index, 0)
+        for index, pod in current.items()
+        if index in ledger.indexes and pod.container_restarts > ledger.container_restarts.get(index, 0)
+    }
+
+
+def _charge(ledger: Ledger, ends: Iterable[NodeEnd], restarts: Mapping[int, int], stamp: str) -> Ledger:
+    failures, disruptions = dict(ledger.round_failures), dict(ledger.round_disruptions)
+    counted = dict(ledger.container_restarts)
+    for index, times in restarts.items():
+        failures[index] = failures.get(index, 0) + times
+        counted[index] = counted.get(index, 0) + times
+    for one in ends:
+        if one.end.kind is not EndKind.SUCCEEDED:
+            numbers = failures if one.end.kind is EndKind.FAILED else disruptions
+            numbers[one.index] = numbers.get(one.index, 0) + 1
+    charged = failures != ledger.round_failures or disruptions != ledger.round_disruptions
+    return replace(
+        ledger,
+        failures=ledger.failures + _most(failures) - _most(ledger.round_failures),
+        disruptions=ledger.disruptions + _most(disruptions) - _most(ledger.round_disruptions),
+        round_failures=failures,
+        round_disruptions=disruptions,
+        container_restarts=counted,
+        charged_at=stamp if charged else ledger.charged_at,
+    )
+
+
+def _most(numbers: Mapping[int, int]) -> int:
+    return max(numbers.values(), default=0)

@@ -1,0 +1,104 @@
+"""One job as a plan understands it: what was observed, read and accounted for. Plain data and questions to it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from functools import cached_property
+
+from elasticjob.operator.model import ElasticJob, ElasticJobSpec, ElasticJobStatus, Ledger
+from elasticjob.operator.model.stamps import format_time, parse_time
+from elasticjob.operator.observed import Observed
+from elasticjob.operator.pod_facts import PodFacts
+from elasticjob.operator.policies.accounting import NodeEnd, current_pods
+from elasticjob.operator.policies.obstacles import ApiProblem
+from elasticjob.operator.policies.verdict import Verdict
+from elasticjob.rendezvous.orders import NodeView, RunState, RunView
+
+
+class Stage(str, Enum):
+    """Where a job is in its life."""
+
+    ACTIVE = "Active"
+    SUSPENDED = "Suspended"
+    FINISHED = "Finished"
+    DELETING = "Deleting"
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What one planning works with.
+
+    Args:
+        pods: All pods that are nodes, by index and attempt.
+        ledger: The new ledger.
+        ends: Ends of nodes that were put down in this planning.
+        verdict: Why the job is over; set exactly in the stage FINISHED.
+        start_time: Since when the job runs, a stamp; empty while it does not.
+        completion_time: When the job was over, a stamp.
+        problems: Refused calls that still matter.
+    """
+
+    observed: Observed
+    spec: ElasticJobSpec
+    stage: Stage
+    pods: tuple[PodFacts, ...]
+    ledger: Ledger
+    ends: tuple[NodeEnd, ...] = ()
+    verdict: Verdict | None = None
+    start_time: str = ""
+    completion_time: str = ""
+    problems: tuple[ApiProblem, ...] = ()
+
+    @property
+    def job(self) -> ElasticJob:
+        """The job."""
+        return self.observed.job
+
+    @property
+    def before(self) -> ElasticJobStatus:
+        """The stored status."""
+        return self.observed.job.status
+
+    @property
+    def stamp(self) -> str:
+        """The present time as a stamp."""
+        return format_time(self.observed.now)
+
+    @property
+    def view(self) -> RunView | None:
+        """What the rendezvous says of this very run."""
+        view = self.observed.view
+        return view if view is not None and view.run_id == self.job.uid else None
+
+    @property
+    def formed(self) -> bool:
+        """Whether a round is complete and trains now."""
+        view = self.view
+        return view is not None and view.state is RunState.FORMED and view.round > self.ledger.base_round
+
+    @cached_property
+    def current(self) -> Mapping[int, PodFacts]:
+        """The pod of each node that counts."""
+        return current_pods(self.ledger, self.pods)
+
+    @cached_property
+    def joined(self) -> Mapping[str, NodeView]:
+        """By pod UID: members while a round trains, else the nodes that have joined the open round."""
+        if self.view is None:
+            return {}
+        nodes = self.view.participants if self.formed else tuple(node for node in self.view.waiting if node.joined)
+        return {node.pod_uid: node for node in nodes}
+
+    @cached_property
+    def members(self) -> Mapping[str, NodeView]:
+        """The members of the newest formed round, by pod UID."""
+        return {node.pod_uid: node for node in self.view.participants} if self.view else {}
+
+
+def moment(stamp: str) -> datetime | None:
+    """The moment of a stored stamp; None if it is absent or damaged."""
+    try:
+        return parse_time(stamp)
+    except ValueError:
+        return None
