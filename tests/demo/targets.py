@@ -15,10 +15,10 @@ from tests.cluster.image_sets import (
     operator_image,
     operator_image_name,
     python_image,
-    torch_site_packages,
 )
 from tests.cluster.kubectl import Helm, Kubectl
 from tests.cluster.state import FULL
+from tests.cluster.torch_packages import torch_site_packages
 from tests.demo.digits import Machine, Variant
 from tests.demo.output import say
 

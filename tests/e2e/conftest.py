@@ -6,16 +6,17 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.image_sets import PYTHON_IMAGE, python_image
+from tests.cluster.image_sets import PYTHON_IMAGE, operator_image, operator_image_name, python_image
 from tests.e2e.space import Space
 from tests.e2e.suite import RELEASE, Suite
 
 
 @pytest.fixture(scope="session")
-def suite(full_cluster: Cluster, operator_image: str, torch_site_packages: Path) -> Suite:
+def suite(full_cluster: Cluster, torch_packages: Path) -> Suite:
     """The cluster with the operator in it, installed anew from this source tree."""
     full_cluster.load_image(python_image())
-    made = Suite(cluster=full_cluster, operator_image=operator_image, image=PYTHON_IMAGE, torch=torch_site_packages)
+    full_cluster.load_image(operator_image())
+    made = Suite(cluster=full_cluster, operator_image=operator_image_name(), image=PYTHON_IMAGE, torch=torch_packages)
     made.uninstall(RELEASE)
     made.install(RELEASE)
     return made

@@ -29,10 +29,10 @@ assert newer.load() == {"epoch": 4}
 """
 
 
-def test_a_process_of_an_older_round_cannot_write(torch_site_packages: Path, tmp_path: Path) -> None:
+def test_a_process_of_an_older_round_cannot_write(torch_packages: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": f"{torch_site_packages}{os.pathsep}{EXAMPLE}"},
+        env={**os.environ, "PYTHONPATH": f"{torch_packages}{os.pathsep}{EXAMPLE}"},
         capture_output=True,
         text=True,
         timeout=50,

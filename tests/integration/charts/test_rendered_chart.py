@@ -6,36 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from elasticjob.operator.settings import from_environment
-from tests.cluster.build import binaries
 from tests.cluster.errors import ClusterError
 from tests.cluster.kubectl import Helm
 
-REPOSITORY = Path(__file__).resolve().parents[3]
-CHART = str(REPOSITORY / "charts" / "elasticjob")
+CHART = str(Path(__file__).resolve().parents[3] / "charts" / "elasticjob")
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 Objects = list[dict[str, Any]]
 Render = Callable[..., Objects]
-
-
-@pytest.fixture(scope="session")
-def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
-    """Helm that knows no cluster: nothing here may need one."""
-    home = tmp_path_factory.mktemp("helm")
-    return Helm(program=binaries() / "helm", kubeconfig=home / "none", home=home)
-
-
-@pytest.fixture
-def render(helm: Helm) -> Render:
-    def rendered(*settings: str, release: str = "elasticjob", flags: tuple[str, ...] = ()) -> Objects:
-        sets = [f"--set={setting}" for setting in settings]
-        text = helm("template", release, CHART, "--namespace", "system", *sets, *flags)
-        return [one for one in yaml.safe_load_all(text) if one]
-
-    return rendered
 
 
 def kinds(objects: Objects) -> list[str]:
@@ -158,10 +138,9 @@ def test_no_rule_has_a_wildcard_or_reaches_all_secrets(render: Render) -> None:
         assert rule.get("resourceNames") or not reads_secrets
 
 
-def test_two_releases_of_one_name_share_no_object(render: Render, helm: Helm) -> None:
+def test_two_releases_of_one_name_share_no_object(render: Render) -> None:
     def identities(namespace: str) -> set[tuple[str, str, str]]:
-        text = helm("template", "elasticjob", CHART, "--namespace", namespace, "--set=flowSchema.enabled=true")
-        objects = [one for one in yaml.safe_load_all(text) if one]
+        objects = render("flowSchema.enabled=true", namespace=namespace)
         return {(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]) for one in objects}
 
     assert not identities("blue") & identities("green")
