@@ -115,15 +115,22 @@ class Cluster:
     def kill_node(self, node: str) -> None:
         """Lose a node as when its machine loses power: no process says goodbye, no packet leaves."""
         with _operating(self.name):
-            record = self.record
-            lost = Nodes(record).get(node)
-            kill_node(record, node, tags=lost.tags, subnet=lost.subnet)
-            save(record.without_processes(lost.components))
+            self._lose_node(node)
+
+    def _lose_node(self, node: str) -> Record:
+        record = self.record
+        lost = Nodes(record).get(node)
+        kill_node(record, node, tags=lost.tags, subnet=lost.subnet)
+        return save(record.without_processes(lost.components))
 
     def start_node(self, node: str) -> None:
-        """Bring a killed node back and wait until it is Ready."""
+        """Bring a killed node back and wait until it is Ready; one that runs is left alone."""
         with _operating(self.name):
-            record = self.record
+            running = Nodes(self.record).running()
+            if any(node == other.name for other in running):
+                return
+            # An earlier start may have been interrupted half-way.
+            record = self._lose_node(node)
             before = node_lease(self.kubectl, node)
             record = Nodes(record).start(binaries(), node)
             wait_for_node(self.kubectl, node, newer_than=before, record=record)

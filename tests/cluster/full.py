@@ -39,13 +39,11 @@ class Nodes:
 
     def running(self) -> list[Node]:
         """The nodes that were not killed."""
-        return [node for node in self.all() if node.components[0] in self.record.processes]
+        return [node for node in self.all() if set(node.components) <= set(self.record.processes)]
 
     def start(self, programs: Path, name: str) -> Record:
         """Start containerd and kubelet of a node; returns the record with both."""
         node = self.get(name)
-        if set(node.components) & set(self.record.processes):
-            raise ClusterError(f"node {name} of cluster {self.record.name} is running already")
         record = save(self.record.with_process(node.start_containerd()))
         node.import_image(pause_image(programs))
         return save(record.with_process(node.start_kubelet(programs)))

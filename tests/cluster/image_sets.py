@@ -86,7 +86,7 @@ def _bootstrap(path: Path) -> None:
     log = cache_dir() / "mmdebstrap.log"
     with _scratch() as scratch, step("installing a minimal Debian with Python for images"):
         archive = scratch / "base.tar"
-        command = ["mmdebstrap", "--variant=minbase", "--include=python3,ca-certificates", _SUITE, archive]
+        command = ["mmdebstrap", "--variant=minbase", "--include=python3,ca-certificates", _SUITE, str(archive)]
         run_long(command, what="mmdebstrap", log=log, timeout=_TIMEOUT)
         archive.replace(path)
 
@@ -161,7 +161,7 @@ def _install_dependencies(requirements: list[str], *, lock: Path, layer: Path) -
     log = cache_dir() / "dependencies.log"
     with _scratch() as scratch, step("installing the operator's dependencies for its image"):
         site = scratch / "site"
-        command = [*_pip("install"), "--target", site, "--constraint", lock, *requirements]
+        command = [*_pip("install"), "--target", str(site), "--constraint", str(lock), *requirements]
         run_long(command, what="pip install", log=log, timeout=_TIMEOUT)
         write_layer({_SITE: site}, layer)
 
@@ -189,5 +189,5 @@ def copy_project(repository: Path, target: Path) -> None:
         shutil.copy2(repository / name, target / name)
 
 
-def _pip(command: str) -> list[str | Path]:
+def _pip(command: str) -> list[str]:
     return [sys.executable, "-m", "pip", command, "--no-compile", "--disable-pip-version-check"]

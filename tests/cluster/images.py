@@ -17,6 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.cluster.errors import ClusterError
+
+_NAME_ANNOTATION = "io.containerd.image.name"
 _LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
 _CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 _MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
@@ -103,7 +106,7 @@ def write_image(image: Image, archive: Path) -> Path:
     layers = [blob_of_file(layer) for layer in image.layers]
     config, config_content = blob_of_document(_CONFIG_TYPE, configuration(image, layers))
     root, root_content = blob_of_document(_MANIFEST_TYPE, manifest(config, layers))
-    named = root.descriptor(annotations={"io.containerd.image.name": image.full_name()})
+    named = root.descriptor(annotations={_NAME_ANNOTATION: image.full_name()})
     index = {"schemaVersion": 2, "mediaType": _INDEX_TYPE, "manifests": [named]}
     scratch = archive.with_name(f"{archive.name}.part")
     with tarfile.open(scratch, "w") as output:
@@ -115,6 +118,17 @@ def write_image(image: Image, archive: Path) -> Path:
             _add_file(output, tarfile.TarInfo(blob.path), layer)
     scratch.replace(archive)
     return archive
+
+
+def archived_image(archive: Path) -> tuple[str, str]:
+    """The full name and the digest of the image in an archive."""
+    with tarfile.open(archive) as content:
+        index = content.extractfile("index.json")
+        if index is None:
+            raise ClusterError(f"{archive}: no index.json in it: not an OCI image layout")
+        entries = json.load(index)["manifests"]
+    (entry,) = entries
+    return entry["annotations"][_NAME_ANNOTATION], entry["digest"]
 
 
 def write_layer(contents: Mapping[str, Path], layer: Path) -> Path:

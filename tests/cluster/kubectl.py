@@ -72,5 +72,5 @@ class Helm:
     def __call__(self, *args: str, input: str | None = None, timeout: float = 300.0) -> str:
         """Run `helm <args>`; a non-zero exit code raises ClusterError with what helm said."""
         homes = {f"HELM_{kind}_HOME": str(self.home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
-        command = [self.program, "--kubeconfig", self.kubeconfig, *args]
+        command: list[str | Path] = [self.program, "--kubeconfig", self.kubeconfig, *args]
         return run(command, stdin=input, timeout=timeout, env=homes)

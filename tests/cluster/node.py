@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.cluster.commands import run
 from tests.cluster.control_plane import Files, write_user
 from tests.cluster.errors import ClusterError
 from tests.cluster.host import network_name
+from tests.cluster.images import archived_image
 from tests.cluster.processes import NODE_TAG, Started, start, wait_until
 from tests.cluster.state import Record
 
@@ -190,10 +192,15 @@ Root = {paths["runc"]}
         program = shutil.which("containerd") or "containerd"
         command = [program, "--config", str(self.directory / "containerd.toml")]
         process = start(component, command, log=self.record.log(component), tags=self.tags)
-        wait_until(self.socket.is_socket, what=f"{component} to listen", timeout=_READY_SECONDS, watched=[process])
+        wait_until(self._listens, what=f"{component} to listen", timeout=_READY_SECONDS, watched=[process])
         # The socket takes connections from before the plugins are loaded; this answers when they are.
         self._ctr("version", timeout=_READY_SECONDS)
         return process
+
+    def _listens(self) -> bool:
+        # That the path exists says nothing: the socket of a killed containerd stays.
+        with socket.socket(socket.AF_UNIX) as probe:
+            return probe.connect_ex(str(self.socket)) == 0
 
     def start_kubelet(self, programs: Path) -> Started:
         """Start the kubelet; that its Node object gets Ready shows that it works."""
@@ -202,8 +209,10 @@ Root = {paths["runc"]}
         return start(component, self.kubelet_command(programs), log=self.record.log(component), tags=self.tags)
 
     def import_image(self, archive: Path) -> None:
-        """Import an image archive into this node's containerd."""
-        self._ctr("images", "import", str(archive), timeout=_IMPORT_SECONDS)
+        """Import an image archive into this node's containerd, unless it has just this content already."""
+        name, digest = archived_image(archive)
+        if self.images().get(name) != digest:
+            self._ctr("images", "import", str(archive), timeout=_IMPORT_SECONDS)
 
     def images(self) -> dict[str, str]:
         """The images that this node has: name to digest."""

@@ -52,7 +52,7 @@ def start_proxy(programs: Path, record: Record, *, node: str) -> Started:
     write_user(record, user="system:kube-proxy", groups=[], path=files.kubeconfig("kube-proxy"))
     configuration = record.directory / "kube-proxy.json"
     configuration.write_text(json.dumps(proxy_configuration(record, node=node), indent=1))
-    command = [programs / "kube-proxy", f"--config={configuration}"]
+    command = [str(programs / "kube-proxy"), f"--config={configuration}"]
     process = start("kube-proxy", command, log=record.log("kube-proxy"), tags=record.tags)
     _wait(f"http://127.0.0.1:{record.ports['proxy-health']}/healthz", process)
     return process
@@ -122,7 +122,7 @@ def start_dns(programs: Path, record: Record) -> Started:
     write_user(record, user=_DNS_USER, groups=[], path=Files(record.directory).kubeconfig("coredns"))
     configuration = record.directory / "Corefile"
     configuration.write_text(corefile(record))
-    command = [programs / "coredns", "-conf", configuration]
+    command = [str(programs / "coredns"), "-conf", str(configuration)]
     process = start("coredns", command, log=record.log("coredns"), tags=record.tags)
     _wait(f"http://127.0.0.1:{record.ports['dns-ready']}/ready", process)
     return process

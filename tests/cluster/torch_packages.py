@@ -29,7 +29,7 @@ def torch_requirements(version: str) -> list[str]:
 
 
 def torch_site_packages(version: str | None = None) -> Path:
-    """The directory with torch (the newest, or this version), numpy and scikit-learn; installs it when it is missing."""
+    """The directory with torch (the newest or this version), numpy and scikit-learn; installs it when missing."""
     wanted = version or NEWEST
     target = cache_dir() / f"torch-{wanted}"
     if not target.is_dir():
