@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,6 +71,16 @@ class Suite:
     def uninstall(self, release: str) -> None:
         """Remove the operator."""
         self.helm("uninstall", release, "--namespace", NAMESPACE, "--wait", "--ignore-not-found", timeout=_SECONDS)
+
+    @contextmanager
+    def replaced_by(self, other: str) -> Iterator[Callable[[], None]]:
+        """Without the operator, until what is handed out is called; puts back what was there at the end."""
+        self.uninstall(RELEASE)
+        try:
+            yield lambda: self.install(other)
+        finally:
+            self.uninstall(other)
+            self.install(RELEASE)
 
     def notes(self) -> str:
         """What Helm said after the installation."""

@@ -4,7 +4,7 @@ import pytest
 
 from tests.e2e.jobs import FOREVER, job, launched
 from tests.e2e.space import Space, round_of
-from tests.e2e.suite import CHART, NAMESPACE, RELEASE, Suite
+from tests.e2e.suite import CHART, NAMESPACE, Suite
 
 
 def test_the_rendered_chart_is_accepted_by_the_api_server(suite: Suite) -> None:
@@ -27,23 +27,23 @@ def test_the_operator_runs_under_the_restricted_profile(suite: Suite) -> None:
     assert [status["ready"] for pod in pods for status in pod["status"]["containerStatuses"]] == [True]
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(240)
 def test_jobs_outlive_the_operator_and_are_served_by_another_release(suite: Suite, space: Space) -> None:
-    space.apply(job("kept", image=suite.image, command=launched(FOREVER)))
+    for name in ("kept", "removed"):
+        space.apply(job(name, image=suite.image, command=launched(FOREVER)))
     before = space.wait_training("kept", nodes=2, seconds=40)
+    space.wait_training("removed", nodes=2, seconds=40)
     pods = space.pod_uids("kept")
 
-    suite.uninstall(RELEASE)
-    try:
+    with suite.replaced_by("another") as install_the_other:
         assert suite.kubectl.exists("crd", "elasticjobs.elasticjob.dev")
         assert space.pod_uids("kept") == pods
-        suite.install("another")
-        try:
-            space.kubectl("scale", "elasticjob", "kept", "--replicas=3")
-            after = space.wait_training("kept", nodes=3, newer_than=round_of(before), seconds=60)
-            assert pods.items() <= space.pod_uids("kept").items()
-            assert after["restarts"]["failures"] == 0
-        finally:
-            suite.uninstall("another")
-    finally:
-        suite.install(RELEASE)
+        # Nothing waits for an operator that is not there.
+        space.kubectl("delete", "elasticjob", "removed", "--timeout=20s")
+        space.wait("the pods of the deleted job to go", lambda: not space.pods("removed"), seconds=30)
+
+        install_the_other()
+        space.kubectl("scale", "elasticjob", "kept", "--replicas=3")
+        after = space.wait_training("kept", nodes=3, newer_than=round_of(before), seconds=60)
+        assert pods.items() <= space.pod_uids("kept").items()
+        assert after["restarts"]["failures"] == 0

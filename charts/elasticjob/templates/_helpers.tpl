@@ -86,7 +86,7 @@ annotations:
 {{- define "elasticjob.jobRules" -}}
 - apiGroups: [elasticjob.dev]
   resources: [elasticjobs]
-  verbs: [get, list, watch, patch]
+  verbs: [list, watch, delete]
 - apiGroups: [elasticjob.dev]
   resources: [elasticjobs/status]
   verbs: [get, patch, update]

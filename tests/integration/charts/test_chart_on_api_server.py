@@ -97,7 +97,6 @@ def test_the_operator_may_do_its_work_and_nothing_else(control_plane: Cluster, n
         for verb in ("list", "create"):
             assert not may(control_plane, account, verb, resource)
     assert not may(control_plane, account, "create", "pods", subresource="exec")
-    assert not may(control_plane, account, "delete", "elasticjobs.elasticjob.dev")
     control_plane.kubectl("delete", "clusterrole,clusterrolebinding", "-l", "app.kubernetes.io/name=elasticjob")
 
 
