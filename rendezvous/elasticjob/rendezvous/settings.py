@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass
 from datetime import timedelta
 
+from elasticjob.rendezvous.parameters import RendezvousParameters
+
 _DEFAULTS = {
     "join": timedelta(seconds=600),
     "last_call": timedelta(seconds=30),
@@ -115,6 +117,31 @@ class RendezvousSettings:
                 f"cas_backoff_max_seconds ({self.cas_backoff_max_seconds}) must be finite and non-negative."
             )
 
+    @classmethod
+    def from_parameters(cls, params: RendezvousParameters) -> "RendezvousSettings":
+        """Read the settings from the options of a backend; see `dynamic_rendezvous.create_handler`.
+
+        Raises:
+            ValueError: An option cannot be used. The message names it.
+        """
+        backoff = params.get("cas_backoff_max_seconds", 0.0)
+        try:
+            backoff = float(backoff)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"cas_backoff_max_seconds ({backoff!r}) is not a number.") from error
+        timeouts = {name: params.get_as_int(f"{name}_timeout") for name in _DEFAULTS}
+        return cls(
+            run_id=params.run_id,
+            min_nodes=params.min_nodes,
+            max_nodes=params.max_nodes,
+            timeout=RendezvousTimeout(
+                **{name: None if value is None else timedelta(seconds=value) for name, value in timeouts.items()}
+            ),
+            keep_alive_interval=timedelta(seconds=_given(params, "keep_alive_interval", 5)),
+            keep_alive_max_attempt=_given(params, "keep_alive_max_attempt", 3),
+            cas_backoff_max_seconds=backoff,
+        )
+
     @property
     def expiry(self) -> float:
         """Seconds of silence after which a node counts as dead."""
@@ -125,4 +152,11 @@ def _positive(name: str, timeout: timedelta | None) -> timedelta:
     value = _DEFAULTS[name] if timeout is None else timeout
     if value <= timedelta(0):
         raise ValueError(f"The {name} timeout ({value}) must be positive.")
+    return value
+
+
+def _given(params: RendezvousParameters, key: str, default: int) -> int:
+    value = params.get_as_int(key, default)
+    if value is None:
+        raise ValueError(f"The rendezvous configuration option '{key}' must have a value.")
     return value
