@@ -1,4 +1,7 @@
-"""Recording an event that goes nowhere must cost next to nothing: ours against torch's, in one process, interleaved."""
+"""Recording an event that goes nowhere must cost next to nothing: ours against torch's, in one process.
+
+The calls are interleaved, and the least time of each counts: whatever else the machine does only adds to it.
+"""
 
 import json
 import subprocess
@@ -10,7 +13,7 @@ ROUNDS = 15
 CALLS = 20_000
 
 SCRIPT = f"""
-import json, statistics, timeit
+import json, timeit
 from torch.distributed.elastic.events import construct_and_record_rdzv_event as theirs, NodeState as TheirState
 from elasticjob.events import construct_and_record_rdzv_event as ours, NodeState as OurState
 
@@ -18,8 +21,8 @@ def seconds(record, state):
     return timeit.timeit(lambda: record(run_id="r", message="m", node_state=state), number={CALLS})
 
 seconds(ours, OurState.RUNNING), seconds(theirs, TheirState.RUNNING)
-ratios = [seconds(ours, OurState.RUNNING) / seconds(theirs, TheirState.RUNNING) for _ in range({ROUNDS})]
-print(json.dumps(statistics.median(ratios)))
+pairs = [(seconds(ours, OurState.RUNNING), seconds(theirs, TheirState.RUNNING)) for _ in range({ROUNDS})]
+print(json.dumps(min(o for o, _ in pairs) / min(t for _, t in pairs)))
 """
 
 

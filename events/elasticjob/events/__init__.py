@@ -22,7 +22,7 @@ import traceback
 
 from elasticjob.events.api import Event, EventMetadataValue, EventSource, NodeState, RdzvEvent
 from elasticjob.events.delivery import carriers
-from elasticjob.events.handlers import get_logging_handler, register_logging_handler
+from elasticjob.events.handlers import SILENT, get_logging_handler, register_logging_handler
 from elasticjob.events.hostname import host_name
 
 __all__ = [
@@ -90,7 +90,9 @@ def construct_and_record_rdzv_event(
         rank: Rank of the node, if known.
     """
     try:
-        if isinstance(get_logging_handler(_RENDEZVOUS), logging.NullHandler):
+        handler = get_logging_handler("dynamic_rendezvous")
+        # Asked first because it is the usual case, and faster than the question after it.
+        if handler is SILENT or isinstance(handler, logging.NullHandler):
             return
         code = sys._getframe(1).f_code
         is_handling = sys.exc_info()[0] is not None

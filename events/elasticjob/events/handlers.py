@@ -43,9 +43,12 @@ class _ConsoleEventHandler(logging.StreamHandler[TextIO], _DirectHandler):
         self._stream = stream
 
 
+SILENT = _NullEventHandler()
+"""What gets the events of the rendezvous until somebody wants them."""
+
 _BUILT_IN: dict[str, logging.Handler] = {
     "console": _ConsoleEventHandler(),
-    "dynamic_rendezvous": _NullEventHandler(),
+    "dynamic_rendezvous": SILENT,
     "null": _NullEventHandler(),
 }
 
