@@ -3,13 +3,15 @@
 The token is the object's UID and resourceVersion: a write is a PUT that names both, so it fails when anybody has
 changed the object, and also when it was deleted and made anew under the same name. The first write is a POST of a fixed
 name, which succeeds once. The state is one key of `binaryData`; whatever else stands in the object (labels, owner,
-other keys) is written back as it was read with the token.
+other keys) is written back as it was read with the token. Each write also carries a random id: the API server does not
+change the resourceVersion for a PUT that changes nothing, and two writers of equal bytes would then both have won.
 
 The backend talks through the port `ConfigMaps` and needs no package itself: workers use the official client
 (`create_backend`), the operator brings its own. Nothing is retried: a conflict is an answer, anything else an error.
 """
 
 import copy
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -28,6 +30,7 @@ from elasticjob.rendezvous.store import Store
 
 STATE_KEY = "state"
 RUN_ID_ANNOTATION = "elasticjob.dev/run-id"
+WRITE_ID_ANNOTATION = "elasticjob.dev/write-id"
 NAME_PREFIX = "elasticjob-rendezvous"
 MAX_STATE_BYTES = 1_000_000
 """Greatest state, in bytes: the API server allows 1 MiB for all values of a ConfigMap together."""
@@ -151,7 +154,8 @@ class KubernetesRendezvousBackend(RendezvousBackend):
         return None
 
     def _new_body(self, state: bytes) -> dict[str, Any]:
-        metadata: dict[str, Any] = {"name": self._name, "annotations": {RUN_ID_ANNOTATION: self._run_id}}
+        annotations = {RUN_ID_ANNOTATION: self._run_id, WRITE_ID_ANNOTATION: _write_id()}
+        metadata: dict[str, Any] = {"name": self._name, "annotations": annotations}
         if self._labels:
             metadata["labels"] = self._labels
         if self._owner_references:
@@ -182,9 +186,14 @@ def _token(body: Mapping[str, Any]) -> ConfigMapToken:
     return ConfigMapToken(uid=metadata["uid"], resource_version=metadata["resourceVersion"], body=body)
 
 
+def _write_id() -> str:
+    return uuid.uuid4().hex
+
+
 def _with_state(body: Mapping[str, Any], state: bytes) -> dict[str, Any]:
     written = copy.deepcopy(dict(body))
     written["metadata"].pop("managedFields", None)
+    written["metadata"]["annotations"][WRITE_ID_ANNOTATION] = _write_id()
     written["binaryData"] = {**(written.get("binaryData") or {}), STATE_KEY: encode_base64(state)}
     return written
 
