@@ -181,7 +181,7 @@ class Elector:
             lease = None
         if lease is not None and not self._is_free(lease, self._clock.now()):
             return None
-        epoch = _transitions(lease) + 1 if lease else await self._epoch_floor() + _AFTER_FLOOR
+        epoch = _transitions(lease) + 1 if lease else await self._first_epoch()
         sent = self._clock.now()
         try:
             self._held = await self._take(lease, epoch, deadline)
@@ -189,6 +189,10 @@ class Elector:
             return None
         self._leadership.extend(Term(epoch=epoch, ends=sent + deadline))
         return epoch
+
+    async def _first_epoch(self) -> int:
+        floor = await self._epoch_floor()
+        return floor + _AFTER_FLOOR if floor else 1
 
     def _is_free(self, lease: Body, now: float) -> bool:
         version = lease["metadata"]["uid"] + lease["metadata"]["resourceVersion"]

@@ -45,3 +45,5 @@ def configure(*, level: str, style: str) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("elasticjob").setLevel(level)
+    # It warns that signals are not handled in its thread; they are, by the supervisor.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)

@@ -122,10 +122,11 @@ class EventMirror(logging.Handler):
             event = RdzvEvent.deserialize(record.getMessage())
         except (ValueError, TypeError):
             return
-        shown = SHOWN.get(event.name)
-        if shown is not None:
+        # The recorder puts the file of its caller before the name.
+        reason = event.name.rpartition(":")[2]
+        if reason in SHOWN:
             with self._guard:
-                self._take(event, shown)
+                self._take(event, reason)
 
     def drain(self, now: float) -> list[Occurrence]:
         """What is to be shown by now, in order."""
@@ -135,24 +136,25 @@ class EventMirror(logging.Handler):
             pending, self._pending = self._pending, []
             return pending
 
-    def _take(self, event: RdzvEvent, shown: Shown) -> None:
+    def _take(self, event: RdzvEvent, reason: str) -> None:
         run = self._runs.get(event.run_id)
         if run is None:
             return
+        shown = SHOWN[reason]
         if shown.plural is None:
             self._close_windows(run, opened_before=float("inf"))
-            self._show(run, event, shown, note=event.message, reason=event.name)
+            self._show(run, event, shown, note=event.message, reason=reason)
             return
         # A refused call says nothing about the node that now bears the name.
-        if event.hostname and event.name != "StaleCallRefused":
+        if event.hostname and reason != "StaleCallRefused":
             run.nodes[event.hostname] = NodeEvent(
                 pod=event.hostname,
-                reason=event.name,
+                reason=reason,
                 message=event.message,
                 state=event.node_state.value,
                 rank=event.rank,
             )
-        window = run.windows.setdefault(event.name, _Window(opened=self._clock.now(), first=event))
+        window = run.windows.setdefault(reason, _Window(opened=self._clock.now(), first=event))
         window.add(event)
 
     def _close_windows(self, run: _Run, *, opened_before: float) -> None:

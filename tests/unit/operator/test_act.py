@@ -1,0 +1,219 @@
+import asyncio
+from typing import Any
+
+import pytest
+
+from elasticjob.operator.act import Actor, Owner
+from elasticjob.operator.actions import CreatePod, CreateService, DeleteJob, DeletePod
+from elasticjob.operator.cache import Cache, JobKey
+from elasticjob.operator.constants import LABEL_JOB_NAME, LABEL_JOB_UID
+from elasticjob.operator.errors import AlreadyExists, Conflict, Forbidden, NotFound, NotLeader
+from elasticjob.operator.ports import Body
+from elasticjob.operator.problems import Problems
+from elasticjob.operator.resources import JOBS, PODS, SERVICES
+from tests.unit.operator.fakes import Call, FakeClock, ScriptedCluster
+
+OWNER = Owner(key=JobKey("team", "digits"), uid="job-uid")
+
+
+def child(name: str, uid: str, *, owner: str = "job-uid", version: int = 50) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "namespace": "team",
+            "name": name,
+            "uid": uid,
+            "resourceVersion": str(version),
+            "labels": {LABEL_JOB_NAME: "digits", LABEL_JOB_UID: "job-uid"},
+            "ownerReferences": [{"uid": owner, "controller": True}],
+        }
+    }
+
+
+def create_pod(index: int) -> CreatePod:
+    return CreatePod(index=index, attempt=0, body={"metadata": {"name": f"digits-{index}-0"}})
+
+
+def stored(call: Call) -> Body:
+    """An API server that accepts everything."""
+    return child(call.name, f"uid-{call.name}")
+
+
+@pytest.fixture
+def cluster() -> ScriptedCluster:
+    return ScriptedCluster(answer=stored)
+
+
+@pytest.fixture
+def cache() -> Cache:
+    cache = Cache()
+    see_job(cache, version=1)
+    return cache
+
+
+def see_job(cache: Cache, *, version: int, **more: str) -> None:
+    meta = {"namespace": "team", "name": "digits", "uid": "job-uid", "resourceVersion": str(version)}
+    cache.see(JOBS, {"metadata": meta | more})
+
+
+@pytest.fixture
+def problems() -> Problems:
+    return Problems()
+
+
+@pytest.fixture
+def actor(cluster: ScriptedCluster, cache: Cache, problems: Problems) -> Actor:
+    return Actor(cluster=cluster, cache=cache, problems=problems, clock=FakeClock(), parallelism=4)
+
+
+async def test_what_was_created_is_in_the_cache_at_once(actor: Actor, cache: Cache) -> None:
+    report = await actor.act(OWNER, [CreateService(body={"metadata": {"name": "digits"}}), create_pod(0)])
+    assert report.failures == []
+    assert len(cache.children(PODS, "job-uid")) == 1
+    assert len(cache.children(SERVICES, "job-uid")) == 1
+
+
+async def test_actions_keep_the_order_of_the_plan(actor: Actor, cluster: ScriptedCluster) -> None:
+    service = CreateService(body={"metadata": {"name": "digits"}})
+    await actor.act(OWNER, [service, create_pod(0), DeletePod(name="digits-9-0", uid="x", reason="scaled")])
+    assert [(call.verb, call.name) for call in cluster.calls] == [
+        ("create", "digits"),
+        ("create", "digits-0-0"),
+        ("delete", "digits-9-0"),
+    ]
+
+
+async def test_the_first_refusal_ends_the_creations(actor: Actor, cluster: ScriptedCluster) -> None:
+    def answer(call: Call) -> Body:
+        raise Forbidden("exceeded quota", status=403)
+
+    cluster.answer = answer
+    report = await actor.act(OWNER, [create_pod(index) for index in range(200)])
+    assert len(cluster.calls) == 1
+    assert report.news
+    assert [str(error) for error in report.failures] == ["exceeded quota"]
+
+
+async def test_a_refusal_is_remembered_until_the_call_succeeds(
+    actor: Actor, cluster: ScriptedCluster, problems: Problems
+) -> None:
+    def refuse(call: Call) -> Body:
+        raise Forbidden("exceeded quota", status=403)
+
+    cluster.answer = refuse
+    await actor.act(OWNER, [create_pod(0)])
+    (problem,) = problems.of(OWNER.key, now=0)
+    assert (problem.target, problem.message) == ("Pod/digits-0-0", "exceeded quota")
+    assert not (await actor.act(OWNER, [create_pod(0)])).news
+    cluster.answer = stored
+    assert (await actor.act(OWNER, [create_pod(0)])).news
+    assert problems.of(OWNER.key, now=0) == ()
+
+
+async def test_an_existing_pod_of_the_job_is_the_wanted_one(
+    actor: Actor, cluster: ScriptedCluster, cache: Cache
+) -> None:
+    def answer(call: Call) -> Body:
+        if call.verb == "create":
+            raise AlreadyExists("exists", status=409)
+        return stored(call)
+
+    cluster.answer = answer
+    report = await actor.act(OWNER, [create_pod(0)])
+    assert report.failures == []
+    assert list(cache.children(PODS, "job-uid")) == ["uid-digits-0-0"]
+
+
+async def test_an_existing_pod_of_somebody_else_is_a_problem(
+    actor: Actor, cluster: ScriptedCluster, cache: Cache, problems: Problems
+) -> None:
+    def answer(call: Call) -> Body:
+        if call.verb == "create":
+            raise AlreadyExists("exists", status=409)
+        return child(call.name, "foreign", owner="somebody-else")
+
+    cluster.answer = answer
+    await actor.act(OWNER, [create_pod(0)])
+    (problem,) = problems.of(OWNER.key, now=0)
+    assert problem.message == 'pods "digits-0-0" already exists and is not controlled by this job'
+    assert cache.count(PODS) == 0
+
+
+async def test_nothing_is_created_once_the_deletion_is_known(
+    actor: Actor, cluster: ScriptedCluster, cache: Cache
+) -> None:
+    def answer(call: Call) -> Body:
+        see_job(cache, version=2, deletionTimestamp="2026-05-01T12:00:00Z")
+        return stored(call)
+
+    cluster.answer = answer
+    await actor.act(OWNER, [create_pod(index) for index in range(10)])
+    assert len(cluster.calls) == 1
+
+
+async def test_nothing_is_created_for_a_job_that_was_replaced(
+    actor: Actor, cluster: ScriptedCluster, cache: Cache
+) -> None:
+    see_job(cache, version=2, uid="successor")
+    await actor.act(OWNER, [create_pod(0)])
+    assert cluster.calls == []
+
+
+@pytest.mark.parametrize("gone", [NotFound("no such pod", status=404), Conflict("another uid", status=409)])
+async def test_deleting_what_is_gone_is_no_failure(
+    actor: Actor, cluster: ScriptedCluster, cache: Cache, gone: Exception
+) -> None:
+    def answer(call: Call) -> Body:
+        raise gone
+
+    cache.see(PODS, child("digits-0-0", "uid-0", version=10))
+    cluster.answer = answer
+    report = await actor.act(OWNER, [DeletePod(name="digits-0-0", uid="uid-0", reason="scaled")])
+    assert report.failures == []
+    assert cache.count(PODS) == 0
+
+
+async def test_a_pod_that_is_being_deleted_is_known_as_such_at_once(
+    actor: Actor, cluster: ScriptedCluster, cache: Cache
+) -> None:
+    leaving = child("digits-0-0", "uid-0", version=11) | {"kind": "Pod"}
+    leaving["metadata"]["deletionTimestamp"] = "2026-05-01T12:00:00Z"
+    cache.see(PODS, child("digits-0-0", "uid-0", version=10))
+    cluster.answer = lambda call: leaving
+    await actor.act(OWNER, [DeletePod(name="digits-0-0", uid="uid-0", reason="scaled")])
+    assert cache.children(PODS, "job-uid")["uid-0"]["metadata"]["deletionTimestamp"]
+
+
+async def test_a_job_whose_time_is_over_is_deleted_by_its_uid(actor: Actor, cluster: ScriptedCluster) -> None:
+    await actor.act(OWNER, [DeleteJob(name="digits", uid="job-uid")])
+    assert cluster.calls == [Call("delete", JOBS, "digits", {"uid": "job-uid"})]
+
+
+async def test_who_does_not_lead_stops_at_once(actor: Actor, cluster: ScriptedCluster) -> None:
+    def answer(call: Call) -> Body:
+        raise NotLeader("not the leader")
+
+    cluster.answer = answer
+    with pytest.raises(NotLeader):
+        await actor.act(OWNER, [create_pod(0), DeletePod(name="a", uid="b", reason="c")])
+    assert len(cluster.calls) == 1
+
+
+async def test_creations_run_side_by_side_within_the_limit(cache: Cache, problems: Problems) -> None:
+    class SlowCluster(ScriptedCluster):
+        running = 0
+        most = 0
+
+        async def create(
+            self, resource: Any, body: Body, *, namespace: str | None, timeout: float | None = None
+        ) -> Body:
+            self.running += 1
+            self.most = max(self.most, self.running)
+            await asyncio.sleep(0)
+            self.running -= 1
+            return stored(Call("create", resource, body["metadata"]["name"]))
+
+    cluster = SlowCluster()
+    actor = Actor(cluster=cluster, cache=cache, problems=problems, clock=FakeClock(), parallelism=4)
+    await actor.act(OWNER, [create_pod(index) for index in range(20)])
+    assert cluster.most == 4
+    assert cache.count(PODS) == 20
