@@ -13,8 +13,9 @@ from tests.cluster.build import PROGRAMS, binaries
 from tests.cluster.cleanup import prune
 from tests.cluster.cluster import DEFAULT_NAME, DEFAULT_NODES, Cluster
 from tests.cluster.errors import ClusterError
-from tests.cluster.image_sets import operator_image, operator_image_name, python_image
-from tests.cluster.paths import cache_dir
+from tests.cluster.image_sets import dependencies_layer, operator_image, operator_image_name, python_image
+from tests.cluster.packages import ETCD_V2_PACKAGES, IMAGE_PACKAGES, NODE_PACKAGES, ensure
+from tests.cluster.paths import REPOSITORY, cache_dir
 from tests.cluster.processes import log_tail
 from tests.cluster.state import CONTROL_PLANE, FULL, all_records
 from tests.cluster.torch_packages import torch_site_packages
@@ -59,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
     logs.add_argument("component", nargs="?")
     showing = _command(commands, "bin", _bin, "print the path of a program", named=False)
     showing.add_argument("program", choices=PROGRAMS)
+    _command(commands, "prepare", _prepare, "make and cache all that is slow the first time", named=False)
     _command(commands, "prune", _prune, "remove clusters of dead test runs and outdated builds", named=False)
     return top
 
@@ -125,6 +127,15 @@ def _image(options: argparse.Namespace) -> None:
 
 def _torch(options: argparse.Namespace) -> None:
     print(torch_site_packages(options.version))
+
+
+def _prepare(_options: argparse.Namespace) -> None:
+    for needed in (NODE_PACKAGES, IMAGE_PACKAGES, ETCD_V2_PACKAGES):
+        ensure(needed)
+    print(binaries())
+    print(python_image())
+    print(dependencies_layer(REPOSITORY))
+    print(torch_site_packages())
 
 
 def _kill_node(options: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -50,9 +51,9 @@ class Nodes:
 
     def load_image(self, archive: Path) -> None:
         """Import an image archive into every running node."""
-        for node in self.running():
-            with step(f"importing {archive.name} into {node.name}"):
-                node.import_image(archive)
+        nodes = self.running()
+        with step(f"importing {archive.name}"), ThreadPoolExecutor(max_workers=2) as pool:
+            list(pool.map(lambda node: node.import_image(archive), nodes))
 
 
 def start_nodes(programs: Path, record: Record, *, node_count: int) -> Record:

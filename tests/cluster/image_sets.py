@@ -1,7 +1,7 @@
 """The images of this project: pause, plain Python, and the operator. All in the cache, keyed by what they are made of.
 
 The operator's image holds what the Dockerfile puts into it, made without Docker: Debian's Python, the locked
-dependencies of the `operator` extra, and the wheel of this repository on top.
+dependencies of the operator, and the wheel of this repository on top.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import shutil
 import sys
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,6 +56,10 @@ def _made(path: Path, make: Callable[[Path], object]) -> Path:
     return path
 
 
+def _key(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
 @contextmanager
 def _scratch() -> Iterator[Path]:
     # Beside the cache entries: what is finished there gets its place by a rename.
@@ -95,11 +100,28 @@ def python_image() -> Path:
     """Debian's Python and nothing else, for training pods (torch comes by a hostPath mount)."""
     base = base_layer()
     return _made(
-        images_dir() / f"python-{_SUITE}.tar",
-        lambda path: build_image(
-            PYTHON_IMAGE, archive=path, base=[base], entrypoint=["python3"], env=_ENVIRONMENT, user=USER
-        ),
+        images_dir() / f"python-{_SUITE}-{_key(_ENVIRONMENT, USER)}.tar", lambda path: _build_python_image(path, base)
     )
+
+
+def _build_python_image(path: Path, base: Path) -> None:
+    with _scratch() as scratch:
+        build_image(
+            PYTHON_IMAGE,
+            archive=path,
+            base=[base],
+            contents=_python_name(scratch),
+            entrypoint=["python"],
+            env=_ENVIRONMENT,
+            user=USER,
+        )
+
+
+def _python_name(scratch: Path) -> dict[str, Path]:
+    # Debian calls it python3 only; the usual images of Python have both names.
+    link = scratch / "python"
+    link.symlink_to("/usr/bin/python3")
+    return {"usr/local/bin/python": link}
 
 
 def operator_image_name(repository: Path = REPOSITORY) -> str:
@@ -108,31 +130,47 @@ def operator_image_name(repository: Path = REPOSITORY) -> str:
 
 
 def operator_image(repository: Path = REPOSITORY) -> Path:
-    """The operator's image with the repository's present content; only the top layer is new every time."""
-    check_python()
+    """The operator's image with the repository's present content; made anew only when that has changed."""
     base = [base_layer(), dependencies_layer(repository)]
+    archive, key_file = images_dir() / "operator.tar", images_dir() / "operator.key"
     with (
         exclusive("operator-image", timeout=_TIMEOUT, waiting_for="build of the operator's image"),
-        step("building the operator's image"),
         _scratch() as scratch,
     ):
-        return build_image(
-            operator_image_name(repository),
-            archive=images_dir() / "operator.tar",
-            base=base,
-            contents={_SITE: _install_project(repository, scratch)},
-            entrypoint=["python3", "-m", "elasticjob.operator"],
-            env=_ENVIRONMENT,
-            user=USER,
+        source = scratch / "source"
+        copy_project(repository, source)
+        key = _key(tree_digest(source), [layer.name for layer in base], _ENVIRONMENT, USER)
+        if not (archive.exists() and key_file.exists() and key_file.read_text() == key):
+            key_file.unlink(missing_ok=True)
+            with step("building the operator's image"):
+                _build_operator_image(repository, source, archive=archive, base=base)
+            key_file.write_text(key)
+    return archive
+
+
+def _build_operator_image(repository: Path, source: Path, *, archive: Path, base: list[Path]) -> None:
+    build_image(
+        operator_image_name(repository),
+        archive=archive,
+        base=base,
+        contents={_SITE: _install_project(source), **_python_name(source.parent)},
+        entrypoint=["python", "-m", "elasticjob.operator"],
+        env=_ENVIRONMENT,
+        user=USER,
+    )
+
+
+def image_python() -> str:
+    """A Python of the images' version: what it installs must be the builds that the images' Python takes."""
+    if sys.version_info[:2] == PYTHON_VERSION:
+        return sys.executable
+    wanted = ".".join(map(str, PYTHON_VERSION))
+    found = shutil.which(f"python{wanted}")
+    if found is None:
+        raise ClusterError(
+            f"the images hold Python {wanted}, this is {sys.version.split()[0]}: put python{wanted} on PATH"
         )
-
-
-def check_python() -> None:
-    """Raise when this interpreter cannot install packages for the images' Python."""
-    # The packages are installed by this interpreter and used by the image's: both must take the same builds.
-    if sys.version_info[:2] != PYTHON_VERSION:
-        wanted, found = ".".join(map(str, PYTHON_VERSION)), ".".join(map(str, sys.version_info[:2]))
-        raise ClusterError(f"the images hold Python {wanted}, this is {found}: run it with Python {wanted}")
+    return found
 
 
 def _project(repository: Path) -> dict[str, Any]:
@@ -141,18 +179,18 @@ def _project(repository: Path) -> dict[str, Any]:
 
 
 def operator_requirements(project: dict[str, Any]) -> list[str]:
-    """What an installation with the `operator` extra asks for, out of a parsed pyproject.toml."""
+    """What the operator needs with all its state backends, out of a parsed pyproject.toml."""
     metadata = project["project"]
-    return [*metadata["dependencies"], *metadata["optional-dependencies"]["operator"]]
+    extras = metadata["optional-dependencies"]
+    return [*metadata["dependencies"], *extras["operator"], *extras["etcd"]]
 
 
 def dependencies_layer(repository: Path) -> Path:
     """The locked dependencies of the operator, as a layer keyed by what decides them."""
     lock = repository / "requirements.lock"
     requirements = operator_requirements(_project(repository))
-    key = hashlib.sha256(lock.read_bytes() + repr(requirements).encode()).hexdigest()[:16]
     return _made(
-        images_dir() / f"dependencies-{key}.layer",
+        images_dir() / f"dependencies-{_key(lock.read_text(), requirements)}.layer",
         lambda path: _install_dependencies(requirements, lock=lock, layer=path),
     )
 
@@ -161,20 +199,26 @@ def _install_dependencies(requirements: list[str], *, lock: Path, layer: Path) -
     log = cache_dir() / "dependencies.log"
     with _scratch() as scratch, step("installing the operator's dependencies for its image"):
         site = scratch / "site"
-        command = [*_pip("install"), "--target", str(site), "--constraint", str(lock), *requirements]
+        command = [*_pip("install"), "--no-compile", "--target", str(site), "--constraint", str(lock), *requirements]
         run_long(command, what="pip install", log=log, timeout=_TIMEOUT)
         write_layer({_SITE: site}, layer)
 
 
-def _install_project(repository: Path, scratch: Path) -> Path:
-    """The wheel of the repository, installed into a directory, without its dependencies."""
-    source, wheels, site = scratch / "source", scratch / "wheels", scratch / "site"
-    # setuptools writes into the tree that it builds: a copy keeps the checkout as it is.
-    copy_project(repository, source)
+def _install_project(source: Path) -> Path:
+    """The wheel of a copy of the repository (setuptools writes into the tree that it builds), unpacked."""
+    wheels, site = source.parent / "wheels", source.parent / "site"
     run([*_pip("wheel"), "--no-deps", "--wheel-dir", wheels, source], timeout=300)
     (wheel,) = wheels.glob("*.whl")
-    run([*_pip("install"), "--no-deps", "--target", site, wheel], timeout=300)
+    # A wheel of pure Python is installed by unpacking it. pip would add the path of the wheel, another one every time.
+    with zipfile.ZipFile(wheel) as content:
+        content.extractall(site)
     return site
+
+
+def tree_digest(top: Path) -> str:
+    """A digest of the names and contents of all files below a directory."""
+    files = sorted(path for path in top.rglob("*") if path.is_file())
+    return _key(*((str(path.relative_to(top)), hashlib.sha256(path.read_bytes()).digest()) for path in files))
 
 
 def copy_project(repository: Path, target: Path) -> None:
@@ -190,4 +234,4 @@ def copy_project(repository: Path, target: Path) -> None:
 
 
 def _pip(command: str) -> list[str]:
-    return [sys.executable, "-m", "pip", command, "--no-compile", "--disable-pip-version-check"]
+    return [image_python(), "-m", "pip", command, "--disable-pip-version-check"]

@@ -6,12 +6,11 @@ be of the minor version that installed it (3.11).
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 
 from tests.cluster.commands import run, run_long
-from tests.cluster.image_sets import check_python
+from tests.cluster.image_sets import image_python
 from tests.cluster.locks import exclusive
 from tests.cluster.paths import cache_dir
 from tests.cluster.progress import say
@@ -33,7 +32,6 @@ def torch_site_packages(version: str | None = None) -> Path:
     wanted = version or NEWEST
     target = cache_dir() / f"torch-{wanted}"
     if not target.is_dir():
-        check_python()
         with exclusive(f"torch-{wanted}", timeout=_TIMEOUT, waiting_for=f"installation of torch {wanted}"):
             if not target.is_dir():
                 _install(wanted, target)
@@ -45,11 +43,11 @@ def _install(version: str, target: Path) -> None:
     log = cache_dir() / f"torch-{version}.log"
     with tempfile.TemporaryDirectory(dir=cache_dir(), prefix="torch-scratch-") as scratch:
         site = Path(scratch) / "site"
-        command = [sys.executable, "-m", "pip", "install", "--no-compile", "--no-cache-dir", "--target", str(site)]
+        command = [image_python(), "-m", "pip", "install", "--no-compile", "--no-cache-dir", "--target", str(site)]
         run_long(
             [*command, *torch_requirements(version)], what=f"pip install torch {version}", log=log, timeout=_TIMEOUT
         )
-        run([sys.executable, "-S", "-c", "import torch, sklearn"], timeout=300, env={"PYTHONPATH": str(site)})
+        run([image_python(), "-S", "-c", "import torch, sklearn"], timeout=300, env={"PYTHONPATH": str(site)})
         # Pods run as another user than the one who installs.
         run(["chmod", "-R", "a+rX", site], timeout=300)
         site.rename(target)
