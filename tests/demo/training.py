@@ -49,10 +49,12 @@ class Training:
 
     def rank_zero_pod(self) -> str:
         """Name of the pod that has rank 0 in the newest round."""
-        for node in self.status().get("nodes", []):
-            if node.get("rank") == 0:
+        status = self.status()
+        index = status.get("rendezvous", {}).get("rankZero")
+        for node in status.get("nodes", []):
+            if node["index"] == index:
                 return str(node["pod"])
-        raise ClusterError("no node has rank 0")
+        raise ClusterError(f"no node has rank 0: {summary(status)}")
 
     def pods(self) -> Sequence[str]:
         """Names of the job's pods that exist now."""
@@ -95,8 +97,8 @@ def summary(status: Status) -> str:
     """One line about the job."""
     rendezvous = status.get("rendezvous", {})
     nodes = " ".join(
-        f"{node.get('pod') or node.get('name')}={node.get('state')}"
-        + (f"(rank {node['rank']})" if node.get("rank") is not None else "")
+        f"{node.get('pod') or node['name']}={node['state']}"
+        + (f"(rank {node['rank']})" if node.get("round") == round_of(status) and "rank" in node else "")
         for node in status.get("nodes", [])
     )
     return (

@@ -128,14 +128,12 @@ def is_formed(status: Object) -> bool:
 
 
 def ranks(status: Object) -> dict[int, str]:
-    """The pod of each rank."""
-    return {node["rank"]: node["pod"] for node in status.get("nodes", []) if node.get("rank") is not None}
-
-
-def condition(status: Object, kind: str) -> Object:
-    """The condition of this type; empty if there is none."""
-    found: Object = next((one for one in status.get("conditions", []) if one["type"] == kind), {})
-    return found
+    """The pod of each rank of the newest formed round."""
+    return {
+        node["rank"]: node["pod"]
+        for node in status.get("nodes", [])
+        if node.get("rank") is not None and node.get("round") == round_of(status)
+    }
 
 
 def messages(status: Object) -> str:

@@ -16,7 +16,7 @@ def test_a_failing_program_ends_the_job_and_leaves_its_exit_code(suite: Suite, s
 
     status = space.wait_phase("fails", "Failed", seconds=60)
 
-    assert any("code 7" in node.get("message", "") for node in status["nodes"]), status["nodes"]
+    assert 7 in [node.get("exitCode") for node in status["nodes"]], status["nodes"]
     assert status["restarts"]["failures"] == 2
 
 
