@@ -33,6 +33,8 @@ ROUND = "ELASTICJOB_ROUND"
 """Set for the training process: number of the round it belongs to. Only ever rises, so that storage can be fenced."""
 ROUND_FILE = "ELASTICJOB_ROUND_FILE"
 """If set, path of a file that holds the round too, for processes that outlive a round."""
+RESTART_COUNT = "ELASTICJOB_RESTART_COUNT"
+"""Set by the launcher: how often the workers of this node were started before."""
 
 NPROC_WORDS = frozenset({"auto", "gpu", "cpu"})
 

@@ -2,9 +2,9 @@
 
     python -m elasticjob.rendezvous.inject /elasticjob/lib
 
-The operator runs this in an init container, with its own image, on a volume that the worker has on its `PYTHONPATH`. The
-directory then holds the packages `elasticjob.events` and `elasticjob.rendezvous` and the metadata of the distribution,
-by which `importlib.metadata` finds the `torchrun.handlers` entry point.
+The operator runs this in an init container, with its own image, on a volume that the worker has on its `PYTHONPATH`.
+The directory then holds the packages `elasticjob.events` and `elasticjob.rendezvous` and the metadata of the
+distribution, by which `importlib.metadata` finds the `torchrun.handlers` entry point.
 
 Each part appears whole, by a rename, the metadata last: nothing finds an entry point whose code is not there. Running
 it again, also after it was killed half-way, replaces what is there. Any user can read the result.

@@ -34,6 +34,7 @@ from torch.distributed import PrefixStore, TCPStore
 from torch.distributed.elastic.rendezvous import api
 
 from elasticjob.rendezvous import environment, errors
+from elasticjob.rendezvous.address import local_address
 from elasticjob.rendezvous.client import (
     JOIN_TIMEOUT,
     HostedRendezvousClient,
@@ -42,7 +43,6 @@ from elasticjob.rendezvous.client import (
     StaleRoundError,
 )
 from elasticjob.rendezvous.endpoint import ServerEndpoint
-from elasticjob.rendezvous.node_address import own_address
 from elasticjob.rendezvous.protocol import Failure, LeaveOutcome
 from elasticjob.rendezvous.torch_failures import WorkerFailures
 from elasticjob.rendezvous.worker import record_round
@@ -82,7 +82,7 @@ def create_handler(params: api.RendezvousParameters) -> "HostedRendezvousHandler
     client = HostedRendezvousClient(
         endpoint=endpoint,
         run_id=params.run_id,
-        address=params.local_addr or os.environ.get(environment.POD_IP) or own_address(endpoint),
+        address=params.local_addr or local_address(),
         token_file=_path(environment.TOKEN_FILE),
         ca_file=_path(environment.CA_FILE),
         join_timeout=float(params.get("join_timeout", JOIN_TIMEOUT)),
