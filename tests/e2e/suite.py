@@ -44,8 +44,8 @@ class Suite:
         """Helm as a user who may do everything."""
         return self.cluster.helm
 
-    def install(self, release: str) -> None:
-        """Install the chart as `docs/operations.md` says, and wait until the operator is ready."""
+    def install(self, release: str, *settings: str) -> None:
+        """Install or upgrade as `docs/operations.md` says, and wait until the operator is ready."""
         definition = self.helm("show", "crds", str(CHART))
         self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=definition)
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
@@ -64,7 +64,7 @@ class Suite:
                 f"--timeout={_SECONDS}s",
             ),
             *(f"--set=image.repository={repository}", f"--set-string=image.tag={tag}", "--set=image.pullPolicy=Never"),
-            "--set=logLevel=debug",
+            *(f"--set={setting}" for setting in ("logLevel=debug", *settings)),
             timeout=_SECONDS + 30,
         )
 
@@ -81,6 +81,11 @@ class Suite:
         finally:
             self.uninstall(other)
             self.install(RELEASE)
+
+    def leader(self) -> str:
+        """Name of the operator's pod that leads."""
+        lease = self.kubectl.json("-n", NAMESPACE, "get", "lease", RELEASE)
+        return str(lease["spec"]["holderIdentity"]).partition("_")[0]
 
     def notes(self) -> str:
         """What Helm said after the installation."""
