@@ -24,6 +24,7 @@ def compose(settings: Settings) -> App:
         image=settings.image,
         endpoint=ServerEndpoint.parse(settings.endpoint, tls=settings.rendezvous_tls),
         pull_policy=settings.image_pull_policy,
+        pull_secrets=settings.image_pull_secrets,
     )
     return App(settings, Parts(clock=SystemClock(), planner=plan, facts=lambda: facts))
 

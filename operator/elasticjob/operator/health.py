@@ -4,7 +4,7 @@ Live: every event loop of the process turns. Ready: the cache is complete and th
 ready as the leader, since a rolling update waits for readiness before the old leader goes.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
@@ -34,8 +34,8 @@ class HealthServer:
     async def start(self) -> None:
         """Listen on all addresses."""
         app = web.Application()
-        app.router.add_get("/healthz", lambda _: _answer(self._live))
-        app.router.add_get("/readyz", lambda _: _answer(self._ready))
+        app.router.add_get("/healthz", _handler(self._live))
+        app.router.add_get("/readyz", _handler(self._ready))
         app.router.add_get("/metrics", self._scrape)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
@@ -52,6 +52,9 @@ class HealthServer:
         )
 
 
-async def _answer(check: Check) -> web.Response:
-    troubles = check()
-    return web.Response(text="\n".join(troubles or ["ok"]) + "\n", status=503 if troubles else 200)
+def _handler(check: Check) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(_: web.Request) -> web.Response:
+        troubles = check()
+        return web.Response(text="\n".join(troubles or ["ok"]) + "\n", status=503 if troubles else 200)
+
+    return answer
