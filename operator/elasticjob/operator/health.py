@@ -37,9 +37,9 @@ class HealthServer:
         app.router.add_get("/healthz", _handler(self._live))
         app.router.add_get("/readyz", _handler(self._ready))
         app.router.add_get("/metrics", self._scrape)
-        self._runner = web.AppRunner(app, access_log=None)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
-        await web.TCPSite(self._runner, port=self._port, shutdown_timeout=1.0).start()
+        await web.TCPSite(self._runner, port=self._port).start()
 
     async def stop(self) -> None:
         """Listen no more."""
