@@ -84,11 +84,13 @@ class FencedStore:
         """Check that this leader still owns the stored state.
 
         Raises:
-            LeadershipLostError, RendezvousStateError, RendezvousConnectionError: As for `save`.
+            LeadershipLostError: The stored state has a newer epoch.
+            RendezvousStateError: The stored state is corrupt.
+            RendezvousConnectionError: The backend cannot be reached.
         """
         found = self._backend.get_state()
         if found is not None:
-            self._check_owner(found[0])
+            self._decode(found[0])
 
     def _check_owner(self, stored: bytes) -> None:
         """Metadata of the object may change under us; its content may not, except by a newer leader."""

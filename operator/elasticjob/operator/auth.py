@@ -1,0 +1,223 @@
+"""Who calls: turns the bearer token of a worker pod into the identity of that pod.
+
+Workers send a projected ServiceAccount token that is bound to their pod and to our audience. It is a signed JWT, so it
+is verified here, against the keys that the cluster publishes; no call to the API server is needed for it. Where these
+keys cannot be had, the API server is asked (TokenReview). Verified tokens are remembered until they expire, refused
+ones for a moment, both in bounded caches keyed by a hash, so a call costs a hash and a lookup.
+
+Whether the pod is alive, and which run it belongs to, is not a matter of its token: the rendezvous host decides that
+from what the operator sees.
+"""
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jwt
+
+from elasticjob.operator.errors import ClusterError
+from elasticjob.operator.ports import Body, Resource
+from elasticjob.rendezvous.protocol import ErrorCode, ProtocolError
+
+log = logging.getLogger(__name__)
+
+AUDIENCE = "elasticjob.dev/rendezvous"
+TOKEN_REVIEWS = Resource(group="authentication.k8s.io", version="v1", plural="tokenreviews")
+DISCOVERY_PATH = "/.well-known/openid-configuration"
+KEYS_PATH = "/openid/v1/jwks"
+
+MAX_TOKEN = 16 * 1024
+MAX_CACHED = 16_384
+ALGORITHMS = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "EdDSA")
+"""Asymmetric ones only: with a symmetric algorithm a published key would be a secret."""
+LEEWAY = 10.0
+"""Seconds by which the clocks of the API server and ours may differ."""
+REFRESH_INTERVAL = 10.0
+"""Shortest time in seconds between two reads of the published keys."""
+REFUSED_FOR = 10.0
+"""Seconds for which a refused token is not looked at again."""
+REVIEWED_FOR = 60.0
+"""Seconds for which the word of the API server on a token holds."""
+REVIEWS_AT_ONCE = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caller:
+    """The pod that a token speaks for."""
+
+    namespace: str
+    pod: str
+    pod_uid: str
+
+
+class Issuer(Protocol):
+    """What is needed of the API server; `ClusterPort` has it."""
+
+    async def get_raw(self, path: str, *, timeout: float | None = None) -> Body:
+        """Read a non-resource URL."""
+
+    async def create(
+        self, resource: Resource, body: Body, *, namespace: str | None, timeout: float | None = None
+    ) -> Body:
+        """Create an object."""
+
+
+class _Unknown(Exception):  # noqa: N818 - says what is wrong with the key
+    """The token cannot be verified with the published keys."""
+
+
+class Authenticator:
+    """Verifies tokens. Belongs to one event loop."""
+
+    def __init__(self, issuer: Issuer, *, audience: str = AUDIENCE) -> None:
+        self._issuer = issuer
+        self._audience = audience
+        self._accepted: OrderedDict[bytes, tuple[Caller, float]] = OrderedDict()
+        self._refused: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
+        self._keys: Mapping[str, jwt.PyJWK] = {}
+        self._issuer_name = ""
+        self._refreshed_at = float("-inf")
+        self._refreshing = asyncio.Lock()
+        self._reviewing = asyncio.Semaphore(REVIEWS_AT_ONCE)
+
+    async def identify(self, token: str) -> Caller:
+        """The pod that the token speaks for.
+
+        Raises:
+            ProtocolError: `unauthenticated`, if the token is not valid; `not-ready`, if that cannot be found out now.
+        """
+        if not token or len(token) > MAX_TOKEN:
+            raise _unauthenticated("there is no bearer token of a sensible length")
+        digest = hashlib.sha256(token.encode()).digest()
+        known = self._accepted.get(digest)
+        if known is not None and known[1] > time.time():
+            return known[0]
+        why, until = self._refused.get(digest, ("", 0.0))
+        if until > time.monotonic():
+            raise _unauthenticated(why)
+        try:
+            caller, expires = await self._verify(token)
+        except ProtocolError as refusal:
+            if refusal.code is ErrorCode.UNAUTHENTICATED:
+                _remember(self._refused, digest, (refusal.message, time.monotonic() + REFUSED_FOR))
+            raise
+        _remember(self._accepted, digest, (caller, expires))
+        return caller
+
+    async def _verify(self, token: str) -> tuple[Caller, float]:
+        try:
+            key = await self._key_of(token)
+        except _Unknown as error:
+            return await self._review(token, str(error))
+        claims = self._decode(token, key)
+        return _caller_of(claims), float(claims["exp"])
+
+    def _decode(self, token: str, key: jwt.PyJWK) -> Mapping[str, Any]:
+        try:
+            return jwt.decode(
+                token,
+                key,
+                algorithms=[key.algorithm_name],
+                audience=self._audience,
+                issuer=self._issuer_name,
+                leeway=LEEWAY,
+                options={"require": ["exp", "aud", "iss"]},
+            )
+        except jwt.PyJWTError as error:
+            raise _unauthenticated(str(error)) from error
+
+    async def _key_of(self, token: str) -> jwt.PyJWK:
+        try:
+            header = jwt.get_unverified_header(token)
+        except jwt.PyJWTError as error:
+            raise _unauthenticated(str(error)) from error
+        kid = str(header.get("kid", ""))
+        if kid not in self._keys:
+            await self._refresh(kid)
+        key = self._keys.get(kid)
+        if key is None:
+            raise _Unknown(f"the cluster publishes no key {kid[:64]!r}")
+        return key
+
+    async def _refresh(self, kid: str) -> None:
+        async with self._refreshing:
+            if kid in self._keys or time.monotonic() - self._refreshed_at < REFRESH_INTERVAL:
+                return
+            self._refreshed_at = time.monotonic()
+            try:
+                discovery = await self._issuer.get_raw(DISCOVERY_PATH)
+                published = await self._issuer.get_raw(KEYS_PATH)
+            except ClusterError as error:
+                log.warning("The cluster's token keys cannot be read, tokens are reviewed instead: %s", error)
+                return
+            self._issuer_name = str(discovery.get("issuer", ""))
+            self._keys = _usable_keys(published)
+
+    async def _review(self, token: str, why: str) -> tuple[Caller, float]:
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token, "audiences": [self._audience]},
+        }
+        async with self._reviewing:
+            try:
+                answer = await self._issuer.create(TOKEN_REVIEWS, body, namespace=None)
+            except ClusterError as error:
+                raise ProtocolError(ErrorCode.NOT_READY, f"{why}, and a review failed: {error}") from error
+        status = answer.get("status") or {}
+        if not status.get("authenticated") or self._audience not in (status.get("audiences") or ()):
+            raise _unauthenticated(str(status.get("error") or "the API server does not accept this token"))
+        return _caller_of_review(status), time.time() + REVIEWED_FOR
+
+
+def _usable_keys(published: Mapping[str, Any]) -> dict[str, jwt.PyJWK]:
+    """The published keys by id; kinds that are not known here are left out."""
+    keys: dict[str, jwt.PyJWK] = {}
+    for entry in published.get("keys") or ():
+        try:
+            key = jwt.PyJWK(entry)
+        except jwt.PyJWTError as error:
+            log.warning("A token key of the cluster cannot be used: %s", error)
+            continue
+        if key.algorithm_name in ALGORITHMS and key.key_id:
+            keys[key.key_id] = key
+    return keys
+
+
+def _caller_of(claims: Mapping[str, Any]) -> Caller:
+    bound = claims.get("kubernetes.io")
+    pod = bound.get("pod") if isinstance(bound, dict) else None
+    if not isinstance(bound, dict) or not isinstance(pod, dict):
+        raise _unauthenticated("the token is not bound to a pod")
+    return _caller(bound.get("namespace"), pod.get("name"), pod.get("uid"))
+
+
+def _caller_of_review(status: Mapping[str, Any]) -> Caller:
+    user = status.get("user") or {}
+    extra = user.get("extra") or {}
+    account = str(user.get("username", "")).split(":")
+    namespace = account[2] if len(account) == 4 and account[:2] == ["system", "serviceaccount"] else None
+    pod = (extra.get("authentication.kubernetes.io/pod-name") or [None])[0]
+    uid = (extra.get("authentication.kubernetes.io/pod-uid") or [None])[0]
+    return _caller(namespace, pod, uid)
+
+
+def _caller(namespace: object, pod: object, uid: object) -> Caller:
+    if not (isinstance(namespace, str) and isinstance(pod, str) and isinstance(uid, str) and namespace and pod and uid):
+        raise _unauthenticated("the token is not bound to a pod")
+    return Caller(namespace=namespace, pod=pod, pod_uid=uid)
+
+
+def _unauthenticated(why: str) -> ProtocolError:
+    return ProtocolError(ErrorCode.UNAUTHENTICATED, why)
+
+
+def _remember(cache: OrderedDict[bytes, Any], digest: bytes, value: object) -> None:
+    cache[digest] = value
+    while len(cache) > MAX_CACHED:
+        cache.popitem(last=False)

@@ -1,0 +1,404 @@
+"""Hosts the rendezvous of all runs: owns their coordinators, on one event loop.
+
+The operator's other threads call `apply`, `view` and `forget`, which only leave a note or read a snapshot. Everything
+else happens on the loop: calls of workers, one timer for all runs, and the effects of the coordinators. State is read
+and written by a few threads, one call a run at a time; a leader that finds a newer epoch in a state falls silent for
+that run and says so.
+
+Invariants:
+
+- No effect of a coordinator is carried out twice or out of order.
+- A heartbeat costs no I/O, no task and no timer.
+- A run whose state is corrupt is shown as failed, is not served and is never overwritten; it is read again from time to
+  time, so that a repaired object heals it.
+"""
+
+import asyncio
+import itertools
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from elasticjob.operator.host_records import Recorder, Sink
+from elasticjob.operator.host_state import BackendFactory, Run, StateKeeper, Told
+from elasticjob.operator.host_timers import Timers
+from elasticjob.rendezvous.coordinator import Answer, Changed, Coordinator, Persist, Record, Verify, Waiter, WaitResult
+from elasticjob.rendezvous.orders import RunOrders, RunState, RunView
+from elasticjob.rendezvous.protocol import (
+    Endpoint,
+    EndpointRequest,
+    ErrorCode,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    JoinAnswer,
+    JoinRequest,
+    LeaveRequest,
+    ProtocolError,
+    shorten,
+)
+from elasticjob.rendezvous.state import State
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+SHOW_DELAY = 0.02
+"""Seconds for which changes of a run are gathered before they are shown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostLimits:
+    """What the host may use.
+
+    Args:
+        io_threads: How many states are read or written at the same time.
+        io_patience: Seconds after which an access to a state that does not end is shown as trouble.
+        held_calls: How many calls are held open at the same time.
+    """
+
+    io_threads: int = 8
+    io_patience: float = 10.0
+    held_calls: int = 20_000
+
+
+class Host:
+    """Implements `elasticjob.operator.ports.RendezvousHost`.
+
+    Args:
+        epoch: The fencing epoch of this leader.
+        backend_factory: Makes the backend that keeps a run's state; called in a thread of the pool.
+        on_change: Called from the loop's thread with namespace and name of a job whose view changed.
+        on_lost: Called from the loop's thread when a state shows that somebody else leads.
+        require_leadership: Raises if this process may not write (any more); asked before each access to a state.
+        sink: Where RdzvEvents go.
+    """
+
+    def __init__(
+        self,
+        *,
+        epoch: int,
+        backend_factory: BackendFactory,
+        on_change: Callable[[str, str], None],
+        on_lost: Callable[[str], None],
+        require_leadership: Callable[[], object] = lambda: None,
+        sink: Sink | None = None,
+        limits: HostLimits | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.epoch = epoch
+        self.refusals: Counter[str] = Counter()
+        """How many calls were refused, by error code."""
+        self._on_change = on_change
+        self._on_lost = on_lost
+        self._limits = limits or HostLimits()
+        self._clock = clock
+        self._recorder = Recorder(sink)
+        self._guard = threading.Lock()
+        self._inbox: dict[str, RunOrders | None] = {}
+        self._views: dict[str, tuple[RunView, float]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._runs: dict[str, Run] = {}
+        self._run_of_pod: dict[str, str] = {}
+        self._waiters = itertools.count(1)
+        self._held = 0
+        self._timers = Timers(self._tick, clock=clock)
+        self._states = StateKeeper(
+            epoch=epoch,
+            backend_factory=backend_factory,
+            require_leadership=require_leadership,
+            threads=self._limits.io_threads,
+            patience=self._limits.io_patience,
+            told=Told(
+                taken_over=self._taken_over,
+                saved=self._saved,
+                in_trouble=self._in_trouble,
+                corrupt=self._corrupt,
+                lost=self._lose,
+            ),
+        )
+
+    # -- from any thread
+
+    def apply(self, orders: RunOrders) -> None:
+        """Take over what is wanted of one run."""
+        self._post(orders.run_id, orders)
+
+    def forget(self, run_id: str) -> None:
+        """Drop a run whose object is gone."""
+        self._post(run_id, None)
+
+    def view(self, run_id: str) -> RunView | None:
+        """What the run looks like now; None while it is not known here."""
+        known = self._views.get(run_id)
+        if known is None:
+            return None
+        view, shown_at = known
+        if view.deadline_seconds is None:
+            return view
+        return replace(view, deadline_seconds=max(0.0, view.deadline_seconds - (self._clock() - shown_at)))
+
+    def _post(self, run_id: str, orders: RunOrders | None) -> None:
+        with self._guard:
+            is_first = not self._inbox
+            # The order of notes is that of their arrival: a run that is forgotten and comes back is a new one.
+            self._inbox.pop(run_id, None)
+            self._inbox[run_id] = orders
+            loop = self._loop
+        if loop is not None and is_first:
+            loop.call_soon_threadsafe(self._take_notes)
+
+    # -- life
+
+    async def start(self) -> None:
+        """Begin on the running loop; orders that were given before are taken over now."""
+        self._recorder.start()
+        with self._guard:
+            self._loop = asyncio.get_running_loop()
+        self._timers.start()
+        self._take_notes()
+
+    async def stop(self) -> None:
+        """End: calls that are held open are told to come back. Writes under way are not waited for."""
+        with self._guard:
+            self._loop = None
+        self._timers.stop()
+        await self._states.stop()
+        for run in self._runs.values():
+            self._release_all(run, ProtocolError(ErrorCode.NOT_READY, "this operator ends"))
+        self._views.clear()
+        self._recorder.stop()
+
+    # -- calls of workers, on the loop
+
+    def authorize(self, run_id: str, *, namespace: str, pod_uid: str) -> None:
+        """Check that the pod does not belong elsewhere.
+
+        Raises:
+            ProtocolError: `forbidden`, if it is another run's, or of another namespace.
+        """
+        run = self._runs.get(run_id)
+        owner = self._run_of_pod.get(pod_uid, run_id)
+        if owner != run_id or (run is not None and run.orders.namespace != namespace):
+            raise self._refused(ProtocolError(ErrorCode.FORBIDDEN, f"this pod has no part in run {run_id}"))
+
+    async def join(self, run_id: str, pod_uid: str, request: JoinRequest) -> JoinAnswer:
+        """Wait, for as long as the request says, to be in a formed round."""
+        run, coordinator = self._serving(run_id)
+        result = await self._hold(
+            run, pod_uid, request.wait, lambda waiter: coordinator.join(pod_uid, request, waiter, self._clock())
+        )
+        assert not isinstance(result, Endpoint)
+        return result
+
+    def heartbeat(self, run_id: str, pod_uid: str, request: HeartbeatRequest) -> HeartbeatAnswer:
+        """Note that a member is alive."""
+        run, coordinator = self._serving(run_id)
+        return self._call(run, lambda: coordinator.heartbeat(pod_uid, request, self._clock()))
+
+    def leave(self, run_id: str, pod_uid: str, request: LeaveRequest) -> None:
+        """Note that a node leaves."""
+        run, coordinator = self._serving(run_id)
+        self._call(run, lambda: coordinator.leave(pod_uid, request, self._clock()))
+
+    def publish(self, run_id: str, pod_uid: str, round: int, request: EndpointRequest) -> None:
+        """Note where the store of a round's rank 0 listens."""
+        run, coordinator = self._serving(run_id)
+        self._call(run, lambda: coordinator.publish(pod_uid, round, request, self._clock()))
+
+    async def endpoint(self, run_id: str, pod_uid: str, round: int, *, wait: float) -> Endpoint:
+        """Wait to learn where the store of a round's rank 0 listens."""
+        run, coordinator = self._serving(run_id)
+        result = await self._hold(run, pod_uid, wait, lambda waiter: coordinator.await_endpoint(pod_uid, round, waiter))
+        assert isinstance(result, Endpoint)
+        return result
+
+    def _serving(self, run_id: str) -> tuple[Run, Coordinator]:
+        run = self._runs.get(run_id)
+        if run is None:
+            raise self._refused(ProtocolError(ErrorCode.UNKNOWN_RUN, f"run {run_id} is not known here (yet)"))
+        if run.is_lost or run.coordinator is None:
+            why = "another operator leads" if run.is_lost else run.error or "the state of the run is being read"
+            raise self._refused(ProtocolError(ErrorCode.NOT_READY, shorten(why)))
+        return run, run.coordinator
+
+    def _call(self, run: Run, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except ProtocolError as refusal:
+            raise self._refused(refusal) from None
+        finally:
+            self._carry_out(run)
+
+    async def _hold(self, run: Run, pod_uid: str, wait: float, call: Callable[[Waiter], None]) -> JoinAnswer | Endpoint:
+        if self._held >= self._limits.held_calls or len(run.held) > 4 * len(run.orders.nodes) + 16:
+            raise self._refused(ProtocolError(ErrorCode.OVERLOADED, f"{len(run.held)} calls of this run are held open"))
+        loop, waiter = asyncio.get_running_loop(), next(self._waiters)
+        future: asyncio.Future[WaitResult] = loop.create_future()
+        run.held[waiter] = future
+        self._held += 1
+        alarm: asyncio.TimerHandle | None = None
+        try:
+            self._call(run, lambda: call(waiter))
+            if not future.done():
+                alarm = loop.call_later(wait, self._poll_over, run, pod_uid, waiter)
+            result = await future
+        except asyncio.CancelledError:
+            self._hung_up(run, pod_uid, waiter)
+            raise
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+            run.held.pop(waiter, None)
+            self._held -= 1
+        if isinstance(result, ProtocolError):
+            raise self._refused(result)
+        return result
+
+    def _poll_over(self, run: Run, pod_uid: str, waiter: Waiter) -> None:
+        if run.coordinator is not None and waiter in run.held:
+            run.coordinator.poll_over(pod_uid, waiter, self._clock())
+            self._carry_out(run)
+
+    def _hung_up(self, run: Run, pod_uid: str, waiter: Waiter) -> None:
+        if run.coordinator is not None and not run.is_lost:
+            run.coordinator.hung_up(pod_uid, waiter, self._clock())
+            self._carry_out(run)
+
+    def _refused(self, refusal: ProtocolError) -> ProtocolError:
+        self.refusals[refusal.code.value] += 1
+        return refusal
+
+    # -- orders
+
+    def _take_notes(self) -> None:
+        with self._guard:
+            notes, self._inbox = self._inbox, {}
+        for run_id, orders in notes.items():
+            run = self._runs.get(run_id)
+            if orders is None:
+                self._drop(run_id)
+            elif run is None:
+                self._begin(orders)
+            else:
+                self._follow(run, orders)
+
+    def _begin(self, orders: RunOrders) -> None:
+        run = self._runs[orders.run_id] = Run(orders=orders)
+        self._run_of_pod.update(dict.fromkeys(orders.nodes, orders.run_id))
+        self._states.take_over(run)
+
+    def _follow(self, run: Run, orders: RunOrders) -> None:
+        for uid in run.orders.nodes.keys() - orders.nodes.keys():
+            self._run_of_pod.pop(uid, None)
+        self._run_of_pod.update(dict.fromkeys(orders.nodes, orders.run_id))
+        run.orders = orders
+        if run.coordinator is not None and not run.is_lost:
+            run.coordinator.follow(orders, self._clock())
+            self._carry_out(run)
+
+    def _drop(self, run_id: str) -> None:
+        run = self._runs.pop(run_id, None)
+        self._views.pop(run_id, None)
+        if run is None:
+            return
+        run.is_forgotten = True
+        for uid in run.orders.nodes:
+            self._run_of_pod.pop(uid, None)
+        self._release_all(run, ProtocolError(ErrorCode.UNKNOWN_RUN, f"run {run_id} is gone"))
+
+    # -- effects
+
+    def _carry_out(self, run: Run) -> None:
+        coordinator = run.coordinator
+        if coordinator is None or run.is_lost or run.is_forgotten:
+            return
+        for effect in coordinator.drain():
+            if isinstance(effect, Answer):
+                future = run.held.get(effect.waiter)
+                if future is not None and not future.done():
+                    future.set_result(effect.result)
+            elif isinstance(effect, Persist):
+                self._states.save(run, effect.state)
+            elif isinstance(effect, Record):
+                self._recorder.record(run.orders.run_id, effect)
+            elif isinstance(effect, Changed):
+                self._show_soon(run)
+            elif isinstance(effect, Verify):
+                self._states.verify(run)
+        self._timers.set(run.orders.run_id, coordinator.next_deadline())
+
+    def _release_all(self, run: Run, refusal: ProtocolError) -> None:
+        for future in run.held.values():
+            if not future.done():
+                future.set_result(refusal)
+
+    def _show_soon(self, run: Run) -> None:
+        if not run.will_be_shown and self._loop is not None:
+            run.will_be_shown = True
+            self._loop.call_later(SHOW_DELAY, self._show, run)
+
+    def _show(self, run: Run) -> None:
+        run.will_be_shown = False
+        run_id = run.orders.run_id
+        if run.is_forgotten or run.is_lost or self._loop is None:
+            return
+        now = self._clock()
+        view = self._pending_view(run) if run.coordinator is None else run.coordinator.view(now)
+        if run.error and not view.failed:
+            view = replace(view, failed=run.error)
+        before = self._views.get(run_id)
+        self._views[run_id] = (view, now)
+        if before is None or replace(before[0], deadline_seconds=None) != replace(view, deadline_seconds=None):
+            try:
+                self._on_change(run.orders.namespace, run.orders.job)
+            except Exception:
+                log.exception("The change of run %s could not be told", run_id)
+
+    def _pending_view(self, run: Run) -> RunView:
+        return RunView(run_id=run.orders.run_id, epoch=self.epoch, round=0, state=RunState.WAITING, failed=run.error)
+
+    def _tick(self, run_id: str) -> None:
+        run = self._runs.get(run_id)
+        if run is not None and run.coordinator is not None:
+            run.coordinator.tick(self._clock())
+            self._carry_out(run)
+
+    # -- what becomes of the state
+
+    def _taken_over(self, run: Run, state: State) -> None:
+        run.error = ""
+        run.coordinator = Coordinator(run.orders, state, now=self._clock())
+        self._carry_out(run)
+        self._show_soon(run)
+
+    def _saved(self, run: Run) -> None:
+        assert run.coordinator is not None
+        run.error = ""
+        run.coordinator.persisted(self._clock())
+        self._carry_out(run)
+
+    def _in_trouble(self, run: Run, message: str) -> None:
+        log.warning("State of job %s/%s: %s", run.orders.namespace, run.orders.job, message)
+        if run.coordinator is not None:
+            run.coordinator.persist_failed(message)
+            self._carry_out(run)
+
+    def _corrupt(self, run: Run, message: str) -> None:
+        if run.error != message:
+            run.error = shorten(message)
+            log.error("State of job %s/%s: %s", run.orders.namespace, run.orders.job, message)
+            self._show_soon(run)
+
+    def _lose(self, run: Run, message: str) -> None:
+        """Somebody else leads: nothing is answered for this run any more."""
+        if run.is_lost:
+            return
+        run.is_lost = True
+        self._views.pop(run.orders.run_id, None)
+        self._release_all(run, ProtocolError(ErrorCode.NOT_READY, "another operator leads"))
+        log.warning("Lost run %s of job %s/%s: %s", run.orders.run_id, run.orders.namespace, run.orders.job, message)
+        self._on_lost(message)

@@ -1,0 +1,191 @@
+"""Reads and writes the states of runs off the event loop, one access a run at a time.
+
+An access that does not end is never given up, since it may still take effect; it is only reported as trouble. What
+fails for now is repeated after a growing pause until its fate is known.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from elasticjob.rendezvous.backend import RendezvousBackend
+from elasticjob.rendezvous.coordinator import Coordinator, Waiter, WaitResult
+from elasticjob.rendezvous.coordinator.fenced_store import FencedStore, LeadershipLostError
+from elasticjob.rendezvous.errors import RendezvousStateError
+from elasticjob.rendezvous.orders import RunOrders
+from elasticjob.rendezvous.state import State
+
+log = logging.getLogger(__name__)
+
+BackendFactory = Callable[[RunOrders], RendezvousBackend]
+T = TypeVar("T")
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+"""Pause in seconds after an access that failed; doubled each time."""
+CORRUPT_PAUSE = 10.0
+"""Pause in seconds before a corrupt state is read again."""
+VERIFY_INTERVAL = 1.0
+"""Shortest time in seconds between two checks of one run's stored state that callers can provoke."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Run:
+    """One hosted run. Without a coordinator its state is not taken over yet; `error` says why it cannot be."""
+
+    orders: RunOrders
+    store: FencedStore | None = None
+    coordinator: Coordinator | None = None
+    error: str = ""
+    is_lost: bool = False
+    is_forgotten: bool = False
+    access: asyncio.Lock = field(default_factory=asyncio.Lock)
+    held: dict[Waiter, "asyncio.Future[WaitResult]"] = field(default_factory=dict)
+    will_be_shown: bool = False
+    verified_at: float = float("-inf")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What the host is told, on the loop.
+
+    Args:
+        taken_over: The state, with our epoch in it.
+        saved: The state that was to be saved is stored.
+        in_trouble: An access failed, or does not end; it goes on.
+        corrupt: The stored object cannot be used; it is left as it is.
+        lost: Somebody else leads.
+    """
+
+    taken_over: Callable[[Run, State], None]
+    saved: Callable[[Run], None]
+    in_trouble: Callable[[Run, str], None]
+    corrupt: Callable[[Run, str], None]
+    lost: Callable[[Run, str], None]
+
+
+class StateKeeper:
+    """All accesses to stored states.
+
+    Args:
+        backend_factory: Makes the backend of a run; called in a thread of the pool.
+        require_leadership: Raises if this process may not write (any more); asked before each access.
+        patience: Seconds after which an access that does not end is reported.
+    """
+
+    def __init__(
+        self,
+        *,
+        epoch: int,
+        backend_factory: BackendFactory,
+        require_leadership: Callable[[], object],
+        threads: int,
+        patience: float,
+        told: Told,
+    ) -> None:
+        self._epoch = epoch
+        self._backend_factory = backend_factory
+        self._require_leadership = require_leadership
+        self._patience = patience
+        self._told = told
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="rendezvous-state")
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def take_over(self, run: Run) -> None:
+        """Read the state of a run and put our epoch into it."""
+
+        async def work() -> None:
+            state = await self._until_done(run, lambda: self._store(run).take_over())
+            if state is not None:
+                self._told.taken_over(run, state)
+
+        self._spawn(work(), f"take over {run.orders.run_id}")
+
+    def save(self, run: Run, state: State) -> None:
+        """Store the state of a run."""
+
+        def access() -> bool:
+            self._store(run).save(state)
+            return True
+
+        async def work() -> None:
+            if await self._until_done(run, access):
+                self._told.saved(run)
+
+        self._spawn(work(), f"save {run.orders.run_id}")
+
+    def verify(self, run: Run) -> None:
+        """Check, not too often, that the state of a run is still ours."""
+        now = asyncio.get_running_loop().time()
+        if now - run.verified_at < VERIFY_INTERVAL:
+            return
+        run.verified_at = now
+
+        async def work() -> None:
+            try:
+                await self._in_pool(run, self._store(run).verify)
+            except LeadershipLostError as error:
+                self._told.lost(run, str(error))
+            except Exception as error:
+                self._told.in_trouble(run, _cause(error))
+
+        self._spawn(work(), f"verify {run.orders.run_id}")
+
+    async def stop(self) -> None:
+        """Begin nothing new. Accesses under way are not waited for."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _until_done(self, run: Run, access: Callable[[], T]) -> T | None:
+        """Repeat an access until it succeeds. None if the run is lost or forgotten first."""
+        pause = FIRST_PAUSE
+        while not run.is_forgotten and not run.is_lost:
+            try:
+                return await self._in_pool(run, access)
+            except LeadershipLostError as error:
+                self._told.lost(run, str(error))
+            except (RendezvousStateError, ValueError) as error:
+                self._told.corrupt(run, str(error))
+                await asyncio.sleep(CORRUPT_PAUSE)
+            except Exception as error:
+                self._told.in_trouble(run, _cause(error))
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+        return None
+
+    def _store(self, run: Run) -> FencedStore:
+        if run.store is None:
+            backend = self._backend_factory(run.orders)
+            source = f"the {backend.name} rendezvous state of job {run.orders.namespace}/{run.orders.job}"
+            run.store = FencedStore(backend, source=source, epoch=self._epoch)
+        return run.store
+
+    async def _in_pool(self, run: Run, access: Callable[[], T]) -> T:
+        def guarded() -> T:
+            self._require_leadership()
+            return access()
+
+        async with run.access:
+            future = asyncio.get_running_loop().run_in_executor(self._pool, guarded)
+            done, _ = await asyncio.wait({future}, timeout=self._patience)
+            if not done:
+                self._told.in_trouble(run, f"no answer within {self._patience:g} s")
+            return await future
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.critical("%s failed", task.get_name(), exc_info=task.exception())
+
+
+def _cause(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
