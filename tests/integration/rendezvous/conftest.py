@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cluster.cluster import Cluster
+from tests.cluster.etcd_server import EtcdServer
 from tests.integration.rendezvous.harness import (
     EtcdHarness,
     EtcdV2Harness,
@@ -14,9 +16,18 @@ from tests.integration.rendezvous.harness import (
 from tests.integration.rendezvous.servers import BlackHole, ClosedPort, Forwarder, SilentServer, TalkativeServer
 
 
+@pytest.fixture(scope="session")
+def rendezvous_namespace(control_plane: Cluster) -> Iterator[str]:
+    """One namespace for all tests here: making one for each would take most of their time."""
+    with control_plane.namespace() as name:
+        yield name
+
+
 def _make_harness(name: str, request: pytest.FixtureRequest) -> Harness:
     if name == "kubernetes":
-        return KubernetesHarness(request.getfixturevalue("control_plane"), request.getfixturevalue("namespace"))
+        return KubernetesHarness(
+            request.getfixturevalue("control_plane"), request.getfixturevalue("rendezvous_namespace")
+        )
     if name == "etcd":
         return EtcdHarness(request.getfixturevalue("etcd_v3"))
     if name == "etcd-v2":
@@ -48,3 +59,21 @@ def forwarder() -> Iterator[type[Forwarder]]:
     """Makes forwarders from `[::1]`; those that were started are stopped at the end."""
     with Forwarder.all_stopped():
         yield Forwarder
+
+
+@pytest.fixture
+def kubernetes_harness(control_plane: Cluster, rendezvous_namespace: str) -> KubernetesHarness:
+    """The ConfigMap backend alone."""
+    return KubernetesHarness(control_plane, rendezvous_namespace)
+
+
+@pytest.fixture
+def etcd_harness(etcd_v3: EtcdServer) -> EtcdHarness:
+    """The etcd v3 backend alone."""
+    return EtcdHarness(etcd_v3)
+
+
+@pytest.fixture
+def etcd_v2_harness(etcd_v2: EtcdServer) -> EtcdV2Harness:
+    """The etcd v2 backend alone."""
+    return EtcdV2Harness(etcd_v2)

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kubernetes.client import CoreV1Api
+
 from elasticjob.rendezvous.backend import RendezvousBackend
 from elasticjob.rendezvous.backends import create_backend
 from elasticjob.rendezvous.backends import memory as memory_backend
@@ -122,10 +124,13 @@ class KubernetesHarness(Harness):
     }
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
-        self._cluster = cluster
-        self._namespace = namespace
+        self.cluster = cluster
+        self.namespace = namespace
         params = RendezvousParameters(self.name, "", "x", 1, 1, **self.options)
-        self.config_maps = OfficialConfigMaps(connect_to_cluster(params))
+        self.access = connect_to_cluster(params)
+        self.config_maps = OfficialConfigMaps(self.access)
+        self.core = CoreV1Api(self.access.api)
+        self.core.delete_collection_namespaced_config_map(namespace)
 
     @property
     def endpoint(self) -> str:
@@ -133,7 +138,7 @@ class KubernetesHarness(Harness):
 
     @property
     def options(self) -> dict[str, Any]:
-        return {"kubeconfig": str(self._cluster.kubeconfig), "namespace": self._namespace}
+        return {"kubeconfig": str(self.cluster.kubeconfig), "namespace": self.namespace}
 
     def overwrite(self, run_id: str, value: object) -> None:
         body = self._read(run_id)
@@ -146,7 +151,7 @@ class KubernetesHarness(Harness):
         return {key: body.get(key) for key in ("binaryData", "data")}
 
     def remove(self, run_id: str) -> None:
-        self._cluster.kubectl("-n", self._namespace, "delete", "configmap", self.object_name(run_id))
+        self.core.delete_namespaced_config_map(self.object_name(run_id), self.namespace)
 
     def object_name(self, run_id: str) -> str:
         """The ConfigMap of a run."""
@@ -155,7 +160,7 @@ class KubernetesHarness(Harness):
         return backend.object_name
 
     def ipv6_options(self, port: int, directory: Path) -> dict[str, Any]:
-        config = json.loads(self._cluster.kubeconfig.read_text())
+        config = json.loads(self.cluster.kubeconfig.read_text())
         config["clusters"][0]["cluster"] |= {"server": f"https://[::1]:{port}", "tls-server-name": "127.0.0.1"}
         path = directory / "kubeconfig"
         path.write_text(json.dumps(config))

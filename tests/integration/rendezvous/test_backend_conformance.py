@@ -11,7 +11,7 @@ import pytest
 
 from elasticjob.rendezvous.backend import RendezvousBackend
 from elasticjob.rendezvous.errors import RendezvousConnectionError, RendezvousStateError
-from tests.integration.rendezvous.harness import Harness, MemoryHarness
+from tests.integration.rendezvous.harness import Harness, KubernetesHarness, MemoryHarness
 from tests.integration.rendezvous.servers import Forwarder
 
 ODD_RUN_IDS = [
@@ -287,8 +287,8 @@ def test_a_backend_is_made_without_its_server(server_harness: Harness) -> None:
 
 
 def test_a_server_is_reached_over_ipv6(server_harness: Harness, forwarder: type[Forwarder], tmp_path: Path) -> None:
-    if server_harness.name == "kubernetes":
-        target = urlsplit(server_harness.config_maps._cluster.url).netloc  # type: ignore[attr-defined]
+    if isinstance(server_harness, KubernetesHarness):
+        target = urlsplit(server_harness.access.url).netloc
     else:
         target = server_harness.endpoint
     host, _, port = target.partition(":")

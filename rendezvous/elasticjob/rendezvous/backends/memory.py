@@ -24,12 +24,12 @@ class MemoryToken:
     version: int
 
 
-class MemorySpace:
-    """What the nodes of one run share: the state and the store."""
+class MemorySpace(InMemoryStore):
+    """What the nodes of one run share: the state and, being one itself, the store."""
 
     def __init__(self, run_id: str) -> None:
+        super().__init__()
         self.run_id = check_run_id(run_id)
-        self.store = InMemoryStore()
         self.lock = threading.Lock()
         self.state: bytes | None = None
         self.identity = uuid.uuid4().hex
@@ -90,4 +90,4 @@ def create_backend(params: RendezvousParameters) -> tuple[MemoryRendezvousBacken
         space = _spaces.get(key)
         if space is None:
             space = _spaces[key] = MemorySpace(params.run_id)
-    return MemoryRendezvousBackend(space), space.store
+    return MemoryRendezvousBackend(space), space
