@@ -101,7 +101,7 @@ def refusals(problems: Iterable[ApiProblem]) -> tuple[Obstacle, ...]:
 def joined_messages(obstacles: Iterable[Obstacle]) -> str:
     """The first few obstacles as sentences; equal ones once."""
     messages = list(dict.fromkeys(one.message for one in obstacles))
-    more = f" {len(messages) - SHOWN} more nodes have obstacles." if len(messages) > SHOWN else ""
+    more = f" {len(messages) - SHOWN} more nodes are not in yet." if len(messages) > SHOWN else ""
     return " ".join(f"{message.rstrip('.')}." for message in messages[:SHOWN]) + more
 
 
