@@ -11,6 +11,8 @@ Invariants:
 - Every call may be repeated. The incarnation names this process and `round` the last round it was told, so a join whose
   answer was lost is taken up where it was.
 - No call outlives its deadline, and nothing that the heartbeat thread meets ends it.
+- A node in a round has one connection, that of its heartbeats. The one for joining closes once the round is set up,
+  since each costs a server with TLS a quarter of a megabyte.
 """
 
 import logging
@@ -201,6 +203,7 @@ class HostedRendezvousClient:
         path = f"{self._path}/rounds/{round_number}/endpoint"
         deadline = time.monotonic() + self._join_timeout
         self._until_answered("PUT", path, body, lambda _: None, deadline=deadline, in_round=True)
+        self._http.close()
 
     def fetch_endpoint(self, round_number: int) -> tuple[str, int]:
         """Wait until rank 0 of a round has published where its store listens.
@@ -216,6 +219,7 @@ class HostedRendezvousClient:
         path = f"{self._path}/rounds/{round_number}/endpoint?wait={POLL_SECONDS:g}"
         deadline = time.monotonic() + self._join_timeout
         endpoint = self._until_answered("GET", path, None, Endpoint.from_json, deadline=deadline, in_round=True)
+        self._http.close()
         return endpoint.address, endpoint.port
 
     def num_nodes_waiting(self) -> int:
@@ -247,6 +251,7 @@ class HostedRendezvousClient:
             exit_code=exit_code,
             message=shorten(message),
         ).to_json()
+        self._http.close()
         return self._heartbeat.finish(body, timeout=timeout)
 
     def _poll_until_formed(self, body: Json) -> JoinFormed:

@@ -119,6 +119,8 @@ class HttpClient:
         content = response.read(MAX_ANSWER_BYTES + 1)
         if len(content) > MAX_ANSWER_BYTES:
             raise ValueError(f"the answer is longer than {MAX_ANSWER_BYTES} bytes")
+        if response.length:
+            raise http.client.IncompleteRead(content, response.length)
         if response.will_close:
             self.close()
         retry_after = _seconds(response.getheader("Retry-After"))

@@ -186,11 +186,16 @@ class Launcher:
             formed = self.client.join(report)
             report = None
             try:
-                if formed.rank == 0:
-                    self.client.publish_endpoint(formed.round, self.client.address, free_port())
-                return formed, self.client.fetch_endpoint(formed.round)
+                return formed, self._master(formed)
             except StaleRoundError as error:
                 log.info("round %d is over before it began: %s", formed.round, error)
+
+    def _master(self, formed: Round) -> tuple[str, int]:
+        if formed.rank != 0:
+            return self.client.fetch_endpoint(formed.round)
+        master = (self.client.address, free_port())
+        self.client.publish_endpoint(formed.round, *master)
+        return master
 
     def _start(self, formed: Round, master: tuple[str, int]) -> ProcessGroup:
         log.info("round %d: this node has rank %d of %d", formed.round, formed.rank, formed.world_size)
