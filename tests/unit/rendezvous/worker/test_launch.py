@@ -46,7 +46,7 @@ def launch(server: FakeServer, tmp_path: Path, notes: Path) -> Iterator[Launch]:
             "NOTES": str(notes),
         }
         command = [sys.executable, "-m", "elasticjob.rendezvous.launch", "--nproc", str(nproc), "--grace", str(grace)]
-        unshared = ["unshare", "--pid", "--fork", "--kill-child"] if pid1 else []
+        unshared = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"] if pid1 else []
         process = subprocess.Popen([*unshared, *command, "--", "sh", "-c", script], env=environ)
         launchers.append(process)
         return process
@@ -192,7 +192,7 @@ def test_a_bad_environment_is_a_usage_error(capfd: pytest.CaptureFixture[str]) -
 def test_process_1_of_a_container_reaps_what_it_inherits(server: FakeServer, launch: Launch, notes: Path) -> None:
     leave_orphans = "for n in 1 2 3; do (sh -c 'sleep 0.1 & exit 0'); done; sleep 0.5; "
     count_zombies = "cat /proc/[0-9]*/status | grep -c '^State:.Z' >> $NOTES; exit 0"
-    node = launch("a", "mount -t proc proc /proc; " + leave_orphans + count_zombies, pid1=True)
+    node = launch("a", leave_orphans + count_zombies, pid1=True)
     assert node.wait(20) == 0
     assert server.calls_to("leave")[-1]["outcome"] == "succeeded"
     assert _lines(notes, 1) == ["0"]
