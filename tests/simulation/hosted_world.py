@@ -9,6 +9,7 @@ import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from elasticjob.rendezvous.coordinator import Answer, Coordinator, Persist, Verify, WaitResult
 from elasticjob.rendezvous.coordinator.fenced_store import FencedStore, LeadershipLostError
@@ -139,7 +140,7 @@ class Leader:
             if isinstance(effect, Answer):
                 self._answer(effect.waiter, effect.result)
             elif isinstance(effect, Persist):
-                self.world.after(self.world.delay(0.05), lambda state=effect.state: self._save(state))
+                self.world.after(self.world.delay(0.05), partial(self._save, effect.state))
             elif isinstance(effect, Verify):
                 self._verify()
         due = coordinator.next_deadline()
@@ -252,7 +253,7 @@ class Agent:
         self._beat_later()
 
     def _beat_later(self) -> None:
-        self.world.after(self.world.interval, lambda round=self.round: self.run(lambda: self._beat(round)))
+        self.world.after(self.world.interval, partial(self.run, partial(self._beat, self.round)))
 
     def _beat(self, round: int) -> None:
         if self.is_training and round == self.round:
@@ -365,9 +366,7 @@ class World:
             if rng.random() < faults.lost_call:
                 continue
             leader = rng.choice(self.leaders)
-            self.after(
-                self.delay(0.02), lambda leader=leader: leader.run(lambda: self._deliver(leader, agent, request, reply))
-            )
+            self.after(self.delay(0.02), partial(leader.run, partial(self._deliver, leader, agent, request, reply)))
 
     def _deliver(self, leader: Leader, agent: Agent, request: object, reply: Reply) -> None:
         def answer(result: object) -> None:
@@ -402,15 +401,12 @@ class World:
     def reconcile(self) -> None:
         """Pods are made and deleted as wanted; leaders hear of it a little later."""
         self._scale()
-        orders = self.orders()
         for leader in self.leaders:
-            self.after(
-                self.delay(0.1), lambda leader=leader: leader.run(lambda: leader.follow(self._newest(leader, orders)))
-            )
+            self.after(self.delay(0.1), partial(leader.run, partial(self._inform, leader)))
 
-    def _newest(self, leader: Leader, orders: RunOrders) -> RunOrders:
-        """Watches deliver in order: what is delivered late is at least as new as what came before."""
-        return self.orders()
+    def _inform(self, leader: Leader) -> None:
+        """Watches deliver in order: what arrives late is at least as new as what came before."""
+        leader.follow(self.orders())
 
     def _scale(self) -> None:
         if self.close is not None:
@@ -422,7 +418,7 @@ class World:
         for pod in list(self.pods.values()):
             if pod.index >= self.wanted and pod.phase is NodePhase.ALIVE:
                 pod.phase = NodePhase.DRAINING
-                self.after(self.delay(3.0), lambda uid=pod.uid: self.delete(uid))
+                self.after(self.delay(3.0), partial(self.delete, pod.uid))
 
     def _create(self, index: int) -> None:
         attempt = self.attempts[index] = self.attempts.get(index, 0) + 1
@@ -491,6 +487,9 @@ class World:
         self.after(seconds, heal)
 
     def succeed(self, agent: Agent) -> None:
+        """The workers of a node have done their work."""
+        if not agent.is_training:
+            return
         agent.leave(LeaveOutcome.SUCCEEDED)
         self.agents.pop(agent.pod.uid, None)
         pod = agent.pod

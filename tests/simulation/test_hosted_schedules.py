@@ -7,6 +7,7 @@ names its seed: `ELASTICJOB_SIMULATION_FIRST=<seed> ELASTICJOB_SIMULATION_SEEDS=
 
 import os
 import random
+from functools import partial
 
 import pytest
 
@@ -102,7 +103,7 @@ def finish(world: World, plan: random.Random) -> None:
     for agent in [agent for agent in world.agents.values() if agent.is_training]:
         if plan.random() < 0.7:
             world.run(plan.uniform(0, 1))
-            agent.run(lambda agent=agent: world.succeed(agent) if agent.is_training else None)
+            agent.run(partial(world.succeed, agent))
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -175,7 +175,6 @@ class Driver:
     def names(self, name: str) -> list[Record]:
         return [event for event in self.events if event.name == name]
 
-    @property
     def state(self) -> RunState:
         return self.coordinator.view(self.now).state
 

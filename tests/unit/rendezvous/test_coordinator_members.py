@@ -12,8 +12,8 @@ from .driver import Driver, facts
 ALL = ("uid-0", "uid-1", "uid-2")
 
 
-def formed(nodes: int = 3, **limits: int) -> Driver:
-    driver = Driver(nodes, **limits)
+def formed(nodes: int = 3, *, min_nodes: int = 1, max_nodes: int = 8) -> Driver:
+    driver = Driver(nodes, min_nodes=min_nodes, max_nodes=max_nodes)
     driver.join_all(*(f"uid-{index}" for index in range(nodes)))
     assert driver.coordinator.round == 1
     return driver
@@ -55,17 +55,17 @@ def test_the_time_that_the_leader_itself_stood_still_counts_against_nobody() -> 
     driver.now += 60
     driver.tick()
     assert driver.beat("uid-0").waiting == 0
-    assert driver.state is RunState.FORMED
+    assert driver.state() is RunState.FORMED
 
 
 def test_a_joiner_that_stops_polling_is_dropped_from_the_open_round() -> None:
     driver = Driver(3, min_nodes=2)
     driver.join("uid-0", wait=30)
     waiter = driver.join("uid-1", wait=1)
-    assert driver.state is RunState.LAST_CALL
+    assert driver.state() is RunState.LAST_CALL
     driver.poll_over("uid-1", waiter)
     driver.wait(16)
-    assert driver.state is RunState.WAITING
+    assert driver.state() is RunState.WAITING
 
 
 def test_a_joiner_whose_connection_broke_is_given_its_keep_alive_time() -> None:
@@ -74,9 +74,9 @@ def test_a_joiner_whose_connection_broke_is_given_its_keep_alive_time() -> None:
     waiter = driver.join("uid-1", wait=30)
     driver.hang_up("uid-1", waiter)
     driver.wait(14)
-    assert driver.state is RunState.LAST_CALL
+    assert driver.state() is RunState.LAST_CALL
     driver.wait(2)
-    assert driver.state is RunState.WAITING
+    assert driver.state() is RunState.WAITING
 
 
 def test_the_answer_to_a_broken_connection_is_kept_for_the_next_call() -> None:
@@ -109,7 +109,7 @@ def test_of_two_held_calls_of_one_node_only_the_newer_is_kept() -> None:
 def test_a_node_that_leaves_does_not_close_the_run() -> None:
     driver = formed()
     driver.leave("uid-1", LeaveOutcome.LEFT)
-    assert driver.state is RunState.FORMED
+    assert driver.state() is RunState.FORMED
     driver.wait(LEFT_GRACE + 0.5, beating=("uid-0", "uid-2"))
     assert driver.beat("uid-0").waiting == 1
     waiters = [*driver.join_all("uid-0", "uid-2"), driver.join("uid-1", incarnation="b")]
@@ -135,7 +135,7 @@ def test_leaving_an_open_round_takes_the_node_out_of_it() -> None:
     driver = Driver(3, min_nodes=2)
     driver.join_all("uid-0", "uid-1")
     driver.leave("uid-1", LeaveOutcome.LEFT)
-    assert driver.state is RunState.WAITING
+    assert driver.state() is RunState.WAITING
     assert [node.index for node in driver.coordinator.view(driver.now).waiting] == [0]
 
 
@@ -382,7 +382,7 @@ def test_a_closed_run_never_opens_again() -> None:
         with pytest.raises(ProtocolError) as refused:
             run.join("uid-0", round=1)
         assert refused.value.code is ErrorCode.CLOSED
-        assert run.state is RunState.CLOSED
+        assert run.state() is RunState.CLOSED
 
 
 def test_an_order_to_close_waits_for_the_write_that_is_under_way() -> None:

@@ -12,8 +12,8 @@ from .driver import Driver, facts
 ALL = ("uid-0", "uid-1", "uid-2")
 
 
-def formed(nodes: int, **limits: int) -> Driver:
-    driver = Driver(nodes, **limits)
+def formed(nodes: int, *, min_nodes: int = 1, max_nodes: int = 8) -> Driver:
+    driver = Driver(nodes, min_nodes=min_nodes, max_nodes=max_nodes)
     driver.join_all(*(f"uid-{index}" for index in range(nodes)))
     assert driver.coordinator.round == 1
     return driver
@@ -26,7 +26,7 @@ def test_a_round_forms_at_once_when_every_wanted_node_is_in() -> None:
     assert [answer.rank for answer in answers] == [2, 0, 1]
     assert [member.index for member in answers[0].members] == [0, 1, 2]
     assert {answer.round for answer in answers} == {1}
-    assert driver.state is RunState.FORMED
+    assert driver.state() is RunState.FORMED
 
 
 def test_a_formed_round_is_one_durable_write() -> None:
@@ -69,7 +69,7 @@ def test_last_call_lasts_its_time_and_a_later_node_gets_the_next_round() -> None
     driver = Driver(4, min_nodes=2)
     driver.order(last_call_timeout=5.0)
     waiters = driver.join_all("uid-0", "uid-1")
-    assert driver.state is RunState.LAST_CALL
+    assert driver.state() is RunState.LAST_CALL
     driver.wait(4.9)
     waiters.append(driver.join("uid-2"))
     driver.wait(0.2)
@@ -206,7 +206,7 @@ def test_thirty_of_thirty_two_nodes_that_die_together_cost_one_round() -> None:
     driver = formed(32, min_nodes=30, max_nodes=32)
     driver.delete_pods(*(f"uid-{index}" for index in range(2, 32)))
     driver.join_all("uid-0", "uid-1")
-    assert driver.state is RunState.WAITING
+    assert driver.state() is RunState.WAITING
     driver.set_pods(*(facts(index, uid=f"new-{index}") for index in range(2, 32)))
     for index in range(2, 32):
         driver.join(f"new-{index}")
@@ -219,7 +219,7 @@ def test_survivors_below_the_minimum_meet_the_newcomers_in_the_same_round() -> N
     driver.delete_pods("uid-1", "uid-2")
     survivor = driver.join("uid-0", wait=30)
     driver.wait(20)
-    assert driver.state is RunState.WAITING
+    assert driver.state() is RunState.WAITING
     driver.set_pods(facts(1, uid="uid-11"), facts(2, uid="uid-22"))
     newcomers = driver.join_all("uid-11", "uid-22")
     assert {driver.formed(waiter).round for waiter in (survivor, *newcomers)} == {2}
