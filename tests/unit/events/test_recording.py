@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import socket
-import sys
 import threading
 import time
 import timeit
@@ -316,8 +315,3 @@ def test_a_forked_child_can_record(register: Register, tmp_path: Path) -> None:
     assert os.waitpid(child, 0)[1] == 0
     handler.close()
     assert [json.loads(line)["name"] for line in path.read_text().splitlines()] == ["parent", "child"]
-
-
-def test_the_package_needs_the_standard_library_alone() -> None:
-    names = {name.split(".")[0] for name in sys.modules if name.startswith("elasticjob.events")}
-    assert names == {"elasticjob"}
