@@ -56,7 +56,10 @@ def decode(text: str | None) -> Round:
     Raises:
         ValueError: It is anything else.
     """
-    data = json.loads(text or "null")
+    try:
+        data = json.loads(text or "null")
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(data, dict):
         raise ValueError(f"expected a JSON object, found {type(data).__name__}")  # noqa: TRY004 - bad data, not a bad call
     version = data.get("version", 0)
