@@ -19,6 +19,8 @@ from elasticjob.operator.work_queue import Backoff
 _log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 1.0
+CLOSE_SECONDS = 0.25
+"""Time that the loop turns on at the end, so that TLS connections can say goodbye (see aiohttp's "graceful shutdown")."""
 Main = Callable[[asyncio.Event], Awaitable[None]]
 """What a part does until the given event is set."""
 
@@ -91,6 +93,7 @@ class _Run:
             await self._main(self._stop)
         finally:
             ticker.cancel()
+            await asyncio.sleep(CLOSE_SECONDS)
 
     async def _tick(self) -> None:
         while True:
