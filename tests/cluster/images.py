@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.errors import ClusterError
-
 _NAME_ANNOTATION = "io.containerd.image.name"
 _LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
 _CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
@@ -120,15 +118,16 @@ def write_image(image: Image, archive: Path) -> Path:
     return archive
 
 
-def archived_image(archive: Path) -> tuple[str, str]:
-    """The full name and the digest of the image in an archive."""
+def archived_image(archive: Path) -> tuple[str, str] | None:
+    """The full name and the digest of the one image in an archive; None for another kind of archive."""
     with tarfile.open(archive) as content:
+        if "index.json" not in content.getnames():
+            return None
         index = content.extractfile("index.json")
-        if index is None:
-            raise ClusterError(f"{archive}: no index.json in it: not an OCI image layout")
+        assert index is not None
         entries = json.load(index)["manifests"]
-    (entry,) = entries
-    return entry["annotations"][_NAME_ANNOTATION], entry["digest"]
+    name = entries[0].get("annotations", {}).get(_NAME_ANNOTATION) if len(entries) == 1 else None
+    return (name, entries[0]["digest"]) if name else None
 
 
 def write_layer(contents: Mapping[str, Path], layer: Path) -> Path:

@@ -210,8 +210,8 @@ Root = {paths["runc"]}
 
     def import_image(self, archive: Path) -> None:
         """Import an image archive into this node's containerd, unless it has just this content already."""
-        name, digest = archived_image(archive)
-        if self.images().get(name) != digest:
+        image = archived_image(archive)
+        if image is None or image not in self.images().items():
             self._ctr("images", "import", str(archive), timeout=_IMPORT_SECONDS)
 
     def images(self) -> dict[str, str]:
