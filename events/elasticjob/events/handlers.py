@@ -10,9 +10,16 @@ The built-in handlers also offer `info(event)`, because the documentation of tor
 
 import logging
 import sys
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 __all__ = ["get_logging_handler", "register_logging_handler"]
+
+
+# Python 3.10 cannot subscript it when the program runs.
+if TYPE_CHECKING:
+    _TextHandler = logging.StreamHandler[TextIO]
+else:
+    _TextHandler = logging.StreamHandler
 
 
 class _DirectHandler(logging.Handler):
@@ -26,7 +33,7 @@ class _NullEventHandler(logging.NullHandler, _DirectHandler):
     """Drops events."""
 
 
-class _ConsoleEventHandler(logging.StreamHandler[TextIO], _DirectHandler):
+class _ConsoleEventHandler(_TextHandler, _DirectHandler):
     """Writes events to what is standard error at that time, unless a stream has been set."""
 
     def __init__(self) -> None:
