@@ -74,6 +74,7 @@ class World:
         self.status_writes = 0
         self.created: list[str] = []
         self._uids = 0
+        self._attempts: dict[int, int] = {}
 
     # What is observed.
 
@@ -84,11 +85,11 @@ class World:
 
     def observe(self) -> Observed:
         return Observed(
-            job=ElasticJob.from_dict(copy.deepcopy(self.body)),
+            job=ElasticJob.from_dict(self.body),
             facts=FACTS,
             now=self.now,
             clock=self.clock,
-            pods=tuple(copy.deepcopy(list(self.pods.values()))),
+            pods=tuple(self.pods.values()),
             service=self.service,
             view=self.view,
             node_events=dict(self.node_events),
@@ -158,6 +159,8 @@ class World:
         body["status"] = {"phase": "Pending"}
         self.pods[name] = body
         self.created.append(name)
+        index, attempt = (int(part) for part in name.split("-")[1:])
+        self._attempts[index] = attempt + 1
 
     def _delete(self, name: str, uid: str) -> None:
         pod = self.pods.get(name)
@@ -180,8 +183,8 @@ class World:
 
     def pod(self, index: int) -> Body:
         """The newest pod of a node."""
-        names = [name for name in self.pods if name.startswith(f"digits-{index}-")]
-        return self.pods[max(names, key=lambda name: int(name.rsplit("-", 1)[1]))]
+        attempt = max(attempt for attempt in range(self._attempts[index]) if f"digits-{index}-{attempt}" in self.pods)
+        return self.pods[f"digits-{index}-{attempt}"]
 
     def run(self, *indexes: int) -> None:
         for index in indexes:

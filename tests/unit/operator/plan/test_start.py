@@ -1,5 +1,7 @@
 """A job from its creation to its first round."""
 
+import copy
+
 from elasticjob.operator.plan import CreatePod, CreateService
 from elasticjob.rendezvous.orders import NodePhase, RunState
 from tests.unit.operator.world import World, running
@@ -121,3 +123,11 @@ def test_a_restarted_operator_that_does_not_serve_the_run_yet_does_not_say_that_
     assert world.status["phase"] == "Running"
     assert world.status["size"] == "2/2"
     assert world.status["rendezvous"]["round"] == 1
+
+
+def test_planning_changes_nothing_that_it_was_given() -> None:
+    world = running(3, minReplicas=1)
+    world.exit(1, 1)
+    body, pods = copy.deepcopy(world.body), copy.deepcopy(world.pods)
+    world.plan()
+    assert (world.body, world.pods) == (body, pods)
