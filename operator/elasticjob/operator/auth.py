@@ -20,14 +20,14 @@ from typing import Any, Protocol
 
 import jwt
 
+from elasticjob.operator.constants import TOKEN_AUDIENCE
 from elasticjob.operator.errors import ClusterError
 from elasticjob.operator.ports import Body, Resource
+from elasticjob.operator.resources import TOKEN_REVIEWS
 from elasticjob.rendezvous.protocol import ErrorCode, ProtocolError
 
 log = logging.getLogger(__name__)
 
-AUDIENCE = "elasticjob.dev/rendezvous"
-TOKEN_REVIEWS = Resource(group="authentication.k8s.io", version="v1", plural="tokenreviews")
 DISCOVERY_PATH = "/.well-known/openid-configuration"
 KEYS_PATH = "/openid/v1/jwks"
 
@@ -74,7 +74,7 @@ class _Unknown(Exception):  # noqa: N818 - says what is wrong with the key
 class Authenticator:
     """Verifies tokens. Belongs to one event loop."""
 
-    def __init__(self, issuer: Issuer, *, audience: str = AUDIENCE) -> None:
+    def __init__(self, issuer: Issuer, *, audience: str = TOKEN_AUDIENCE) -> None:
         self._issuer = issuer
         self._audience = audience
         self._accepted: OrderedDict[bytes, tuple[Caller, float]] = OrderedDict()

@@ -69,6 +69,7 @@ class RunOrders:
         nodes: Every pod of the run that exists, by pod UID. A pod that is missing here is gone for good.
         max_worker_failures: How often workers may fail and be restarted in place; None for no limit.
         close: Set to end the run; never taken back.
+        backend: Name of the backend that keeps the run's state, and its options. Never changed for a run.
         The time-outs are in seconds and have the meaning and the defaults of torch elastic.
     """
 
@@ -87,6 +88,8 @@ class RunOrders:
     keep_alive_max_attempt: int = 3
     close: CloseReason | None = None
     close_message: str = ""
+    backend: str = "kubernetes"
+    backend_conf: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

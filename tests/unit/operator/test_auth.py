@@ -10,9 +10,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from elasticjob.operator import auth
-from elasticjob.operator.auth import AUDIENCE, Authenticator, Caller
+from elasticjob.operator.auth import Authenticator, Caller
+from elasticjob.operator.constants import TOKEN_AUDIENCE as AUDIENCE
 from elasticjob.operator.errors import Forbidden, Unavailable
 from elasticjob.operator.ports import Body, Resource
+from elasticjob.operator.resources import TOKEN_REVIEWS
 from elasticjob.rendezvous.protocol import ErrorCode, ProtocolError
 
 ISSUER = "https://kubernetes.default.svc"
@@ -54,7 +56,7 @@ class ApiServer:
     async def create(
         self, resource: Resource, body: Body, *, namespace: str | None, timeout: float | None = None
     ) -> Body:
-        assert resource == auth.TOKEN_REVIEWS
+        assert resource == TOKEN_REVIEWS
         assert body["spec"]["audiences"] == [AUDIENCE]
         self.reviews += 1
         if self.review_trouble is not None:
@@ -123,7 +125,7 @@ async def test_a_forged_signature_is_refused() -> None:
 
 async def test_a_published_key_is_not_taken_for_a_shared_secret() -> None:
     claims = {"iss": ISSUER, "aud": AUDIENCE, "exp": time.time() + 60}
-    for algorithm, key in (("HS256", "x" * 64), ("none", None)):
+    for algorithm, key in (("HS256", "x" * 64), ("none", "")):
         forged = jwt.encode(claims, key, algorithm=algorithm, headers={"kid": "one"})
         error = await refusal(Authenticator(ApiServer(one=RSA_KEY)), forged)
         assert error.code is ErrorCode.UNAUTHENTICATED
