@@ -12,8 +12,10 @@ import sys
 from elasticjob.operator import logs
 from elasticjob.operator.app import App, Parts
 from elasticjob.operator.clock import SystemClock
+from elasticjob.operator.metrics import Metrics
 from elasticjob.operator.plan import plan
 from elasticjob.operator.pods import OperatorFacts
+from elasticjob.operator.rendezvous_server import ServerParts, server_factory
 from elasticjob.operator.settings import Settings, SettingsError, from_environment
 from elasticjob.rendezvous.endpoint import ServerEndpoint
 
@@ -26,7 +28,9 @@ def compose(settings: Settings) -> App:
         pull_policy=settings.image_pull_policy,
         pull_secrets=settings.image_pull_secrets,
     )
-    return App(settings, Parts(clock=SystemClock(), planner=plan, facts=lambda: facts))
+    metrics = Metrics()
+    server = server_factory(ServerParts(metrics=metrics))
+    return App(settings, Parts(clock=SystemClock(), planner=plan, facts=lambda: facts, server=server, metrics=metrics))
 
 
 def main() -> None:

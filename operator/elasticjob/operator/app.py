@@ -21,7 +21,8 @@ from typing import Any
 from elasticjob.operator.cluster import Cluster, Connect, load_configuration
 from elasticjob.operator.controller import Controller
 from elasticjob.operator.elector import Elector, Leadership, LeaseTiming
-from elasticjob.operator.halves import Keeper, Main
+from elasticjob.operator.errors import NotLeader
+from elasticjob.operator.halves import Keeper, Main, RestartPolicy
 from elasticjob.operator.health import HealthServer
 from elasticjob.operator.hosting import HostContext, HostSwitch, ServerFactory
 from elasticjob.operator.metrics import Metrics
@@ -36,8 +37,10 @@ _log = logging.getLogger(__name__)
 
 SILENCE_LIMIT = 30.0
 """Seconds without a turn of an event loop after which the process counts as hanging."""
-WATCH_SETTLE = 10.0
+WATCH_SETTLE = 5.0
 """Seconds for which the watches must have run to count as active: longer than refused ones take to fail."""
+WATCH_FAILURES = 40
+"""Failures of the watches in a row after which the process ends. An API server away for minutes is no reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,11 +84,12 @@ class App:
             planner=parts.planner,
         )
         self._controller_keeper = self._keeper("controller", self.controller.run)
-        self._watch_keeper = self._keeper("watch", self._watch)
+        self._watch_keeper = self._keeper("watch", self._watch, most=WATCH_FAILURES)
         self._server_keeper: Keeper | None = None
         self._server_task: asyncio.Task[None] | None = None
         self._watching_since: float | None = None
         self._stop: asyncio.Event | None = None
+        self._elector: Elector | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.health = HealthServer(port=settings.health_port, live=self.live, ready=self.ready, metrics=parts.metrics)
 
@@ -133,7 +137,8 @@ class App:
 
     async def _supervise(self, cluster: ClusterPort, stop: asyncio.Event) -> int:
         leave = asyncio.Event()
-        election = _task(self._elector(cluster).run(leave), "election")
+        elector = self._elector = self._make_elector(cluster)
+        election = _task(elector.run(leave), "election")
         parts = [
             _task(self._controller_keeper.run(), "controller"),
             _task(self._watch_keeper.run(), "watch"),
@@ -154,7 +159,7 @@ class App:
             return 1
         return status
 
-    def _elector(self, cluster: ClusterPort) -> Elector:
+    def _make_elector(self, cluster: ClusterPort) -> Elector:
         async def epoch_floor() -> int:
             return await highest_epoch(cluster, self.settings)
 
@@ -209,10 +214,19 @@ class App:
 
             try:
                 await server.serve(stop, started=started)
+            except NotLeader as error:
+                _log.warning("a stored state knows a later leader: %s", error)
+                self._resign()
+                await stop.wait()
             finally:
                 self._host.connect(None)
 
         return serve
+
+    def _resign(self) -> None:
+        loop, elector = self._loop, self._elector
+        if loop is not None and elector is not None:
+            loop.call_soon_threadsafe(elector.resign)
 
     async def _watch(self, stop: asyncio.Event) -> None:
         started = asyncio.Event()
@@ -227,8 +241,9 @@ class App:
         await started.wait()
         self._watching_since = self._clock.now()
 
-    def _keeper(self, name: str, main: Main) -> Keeper:
-        return Keeper(name=name, main=main, clock=self._clock, metrics=self.metrics)
+    def _keeper(self, name: str, main: Main, *, most: int = 10) -> Keeper:
+        policy = RestartPolicy(most=most)
+        return Keeper(name=name, main=main, clock=self._clock, metrics=self.metrics, policy=policy)
 
 
 async def highest_epoch(cluster: ClusterPort, settings: Settings) -> int:

@@ -145,6 +145,11 @@ class Elector:
         self._on_lost = on_lost
         self._sighting: Sighting | None = None
         self._held: Body | None = None
+        self._resigned = False
+
+    def resign(self) -> None:
+        """Give the lease back soon and stand again: the next leader, be it this one, gets a later epoch."""
+        self._resigned = True
 
     async def run(self, stop: asyncio.Event) -> None:
         """Stand for election until `stop` is set; then release the lease."""
@@ -220,6 +225,7 @@ class Elector:
         return await self._cluster.create(LEASES, body, namespace=self._namespace, timeout=deadline)
 
     async def _lead(self, epoch: int, stop: asyncio.Event) -> None:
+        self._resigned = False
         start = asyncio.create_task(_awaited(self._on_acquired(epoch)), name="start of leadership")
         try:
             while not stop.is_set() and self._leadership.remaining() > 0:
@@ -227,7 +233,7 @@ class Elector:
                 if start.done() and start.exception():
                     _log.error("cannot start to lead", exc_info=start.exception())
                     return
-                if not stop.is_set() and not await self._renew(epoch):
+                if self._resigned or (not stop.is_set() and not await self._renew(epoch)):
                     return
         finally:
             start.cancel()

@@ -131,6 +131,10 @@ class Settings:
             value, limits = getattr(self, one.name), one.metadata["limits"]
             if not limits.accepts(value):
                 raise SettingsError(f"{variable(one.name)}: {value!r} {limits.text}")
+        if self.rendezvous_port == 0 and not self.rendezvous_endpoint:
+            raise SettingsError(
+                f"{variable('rendezvous_endpoint')}: must be given when {variable('rendezvous_port')} is 0"
+            )
         if self.retry_limit_seconds < self.retry_base_seconds:
             raise SettingsError(
                 f"{variable('retry_limit_seconds')}: {self.retry_limit_seconds:g} must be at least "

@@ -21,7 +21,7 @@ from elasticjob.operator.ports import Body, Resource
 from elasticjob.operator.resources import WATCHED, selector_of
 from elasticjob.operator.settings import Settings
 
-_ERROR_BACKOFFS = (0.5, 1, 2, 4)
+_ERROR_BACKOFFS = (0.5, 1, 1)
 """Seconds between tries of one request. A watch that stays refused ends Kopf soon, and readiness with it."""
 
 

@@ -28,7 +28,7 @@ from elasticjob.operator.settings import Settings, variable
 from elasticjob.rendezvous.endpoint import ServerEndpoint
 
 LEASE = "elasticjob-operator"
-LEASE_SECONDS = 3.0
+LEASE_SECONDS = 6.0
 FACTS = OperatorFacts(image="registry.local/elasticjob:1", endpoint=ServerEndpoint(host="rdzv", port=8443))
 
 
@@ -52,6 +52,7 @@ def settings_for(namespace: str, **more: Any) -> Settings:
         watch_namespaces=(namespace,),
         lease_duration_seconds=LEASE_SECONDS,
         health_port=0,
+        rendezvous_endpoint="rdzv.local:8443",
         rendezvous_port=0,
     )
     return replace(base, **more)
@@ -111,6 +112,7 @@ def start_process(kubeconfig: Path, namespace: str, name: str, variables: Mappin
         "lease_duration_seconds": str(LEASE_SECONDS),
         "health_port": "0",
         "rendezvous_port": "0",
+        "rendezvous_endpoint": "rdzv.local:8443",
         "log_level": "DEBUG",
         **variables,
     }
@@ -194,9 +196,9 @@ class Jobs:
 
 
 async def eventually(
-    check: Callable[[], bool] | Callable[[], Awaitable[bool]], *, what: str, seconds: float = 15.0
+    check: Callable[[], bool] | Callable[[], Awaitable[bool]], *, what: str, seconds: float = 60.0
 ) -> None:
-    """Wait until something holds."""
+    """Wait until something holds. The limit is for a machine that is busy otherwise, not what is to be expected."""
     ends = time.monotonic() + seconds
     while True:
         outcome = check()

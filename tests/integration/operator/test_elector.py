@@ -52,6 +52,9 @@ class Candidate:
         if self._task is not None:
             await asyncio.wait_for(self._task, 10)
 
+    def resign(self) -> None:
+        self._elector.resign()
+
     def leads(self) -> bool:
         return self.leadership.epoch is not None
 
@@ -151,7 +154,7 @@ async def test_a_leader_that_leaves_is_followed_at_once_with_a_new_epoch(candida
     await first.leave()
     assert not first.leads()
     assert first.lost == 1
-    await eventually(second.leads, what="b leads", seconds=1.0)
+    await eventually(second.leads, what="b leads")
     assert second.epochs == [2]
 
 
@@ -220,3 +223,12 @@ async def test_a_leader_that_cannot_start_gives_the_lease_back(candidate: Make) 
     broken = candidate("a", begin_fails=True)
     broken.start()
     await eventually(lambda: broken.lost >= 1, what="a gives up")
+
+
+async def test_a_leader_that_resigns_stands_again_with_the_next_epoch(candidate: Make) -> None:
+    one = candidate("a")
+    one.start()
+    await eventually(one.leads, what="a leads")
+    one.resign()
+    await eventually(lambda: one.epochs == [1, 2] and one.leads(), what="a leads again")
+    assert one.lost == 1

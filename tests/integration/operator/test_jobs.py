@@ -2,9 +2,13 @@
 
 import asyncio
 
+import pytest
+
 from elasticjob.operator.ports import Resource
 from elasticjob.operator.resources import EVENTS, JOBS, PODS, SERVICES
 from tests.integration.operator.operators import Jobs, Operator, eventually
+
+pytestmark = pytest.mark.timeout(300, func_only=True)
 
 QUOTAS = Resource(group="", version="v1", plural="resourcequotas")
 QUOTA = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
@@ -74,7 +78,7 @@ async def test_a_quota_is_told_in_the_words_of_the_api_and_lifted_without_help(o
     assert await jobs.children() == []
     assert operator.count("post", "pods") <= 5
     await jobs.port.delete(QUOTAS, namespace=jobs.namespace, name="none", uid=quota["metadata"]["uid"])
-    await eventually(lambda: has_pods(jobs, 200), what="all pods once the quota is lifted", seconds=30)
+    await eventually(lambda: has_pods(jobs, 200), what="all pods once the quota is lifted")
 
 
 async def quota_is_enforced(jobs: Jobs) -> bool:
@@ -103,7 +107,7 @@ async def test_a_job_deleted_during_its_creation_leaves_nothing(operator: Operat
     await jobs.delete(job)
     await eventually(jobs.is_gone, what="the job is gone", seconds=10)
     created = operator.count("post", "pods")
-    await eventually(lambda: nothing_is_left(jobs), what="nothing is left", seconds=20)
+    await eventually(lambda: nothing_is_left(jobs), what="nothing is left")
     await asyncio.sleep(1)
     assert operator.count("post", "pods") == created
     assert await nothing_is_left(jobs)
@@ -123,7 +127,7 @@ async def test_a_job_that_fails_to_be_created_is_deleted_at_once(operator: Opera
     job = await jobs.create(replicas=2)
     await eventually(lambda: says(jobs, "exceeded quota"), what="the quota in a condition")
     await jobs.delete(job)
-    await eventually(jobs.is_gone, what="the job is gone", seconds=5)
+    await eventually(jobs.is_gone, what="the job is gone")
 
 
 async def test_a_finished_pod_is_seen_by_its_job(operator: Operator, jobs: Jobs) -> None:

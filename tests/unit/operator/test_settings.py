@@ -86,3 +86,9 @@ def test_a_misspelt_setting_is_refused() -> None:
 def test_the_longest_pause_cannot_be_shorter_than_the_first() -> None:
     with pytest.raises(SettingsError, match=r"RETRY_LIMIT_SECONDS: 1 must be at least .*RETRY_BASE_SECONDS \(2\)"):
         read(RETRY_BASE_SECONDS="2", RETRY_LIMIT_SECONDS="1")
+
+
+def test_a_free_port_needs_an_endpoint_by_which_it_is_reached() -> None:
+    with pytest.raises(SettingsError, match="RENDEZVOUS_ENDPOINT: must be given when .*RENDEZVOUS_PORT is 0"):
+        read(RENDEZVOUS_PORT="0")
+    assert read(RENDEZVOUS_PORT="0", RENDEZVOUS_ENDPOINT="here:9").endpoint == "here:9"
