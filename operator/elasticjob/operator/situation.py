@@ -60,7 +60,7 @@ class Situation:
         """The stored status."""
         return self.observed.job.status
 
-    @property
+    @cached_property
     def stamp(self) -> str:
         """The present time as a stamp."""
         return format_time(self.observed.now)
@@ -71,7 +71,7 @@ class Situation:
         view = self.observed.view
         return view if view is not None and view.run_id == self.job.uid else None
 
-    @property
+    @cached_property
     def formed(self) -> bool:
         """Whether a round is complete and trains now."""
         view = self.view

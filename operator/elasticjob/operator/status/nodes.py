@@ -5,15 +5,15 @@ rendezvous. Of more than `SHOWN` nodes those are shown that a person would look 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from elasticjob.operator import constants
 from elasticjob.operator.model import LastFailure, Ledger, NodeStatus
+from elasticjob.operator.observed import NodeEvent
 from elasticjob.operator.pod_facts import PodFacts
 from elasticjob.operator.pods import node_name
 from elasticjob.operator.policies.pod_end import EndKind, PodEnd
 from elasticjob.operator.situation import Situation, Stage
-from elasticjob.rendezvous.orders import RunState
 
 SHOWN = 200
 """So many nodes have an entry; ten thousand would outgrow what one object may hold."""
@@ -36,45 +36,122 @@ def node_table(situation: Situation) -> NodeTable:
     indexes = situation.ledger.indexes
     if situation.stage is Stage.SUSPENDED:
         indexes = indexes & newest.keys()
+    states = {index: _state(situation, index, newest.get(index)) for index in sorted(indexes)}
     before = {node.index: node for node in situation.before.nodes}
     ends = {one.index: one.end for one in situation.ends}
-    nodes = [
-        _node(situation, index, newest.get(index), before.get(index), ends.get(index)) for index in sorted(indexes)
-    ]
-    shown = nodes if len(nodes) <= SHOWN else sorted(nodes, key=_worth)[:SHOWN]
-    return NodeTable(nodes=tuple(sorted(shown, key=lambda node: node.index)), counts=_counts(nodes))
+    nodes = (
+        _node(situation, index, states[index], newest.get(index), before.get(index), ends.get(index))
+        for index in _shown(states, situation.ledger)
+    )
+    return NodeTable(nodes=tuple(nodes), counts=_counts(list(states.values())))
 
 
-def _worth(node: NodeStatus) -> tuple[int, bool, int]:
-    return (_STATES.index(node.state), node.restarts == 0, node.index)
+def _shown(states: Mapping[int, str], ledger: Ledger) -> list[int]:
+    if len(states) <= SHOWN:
+        return list(states)
+    worth = sorted(states, key=lambda index: (_STATES.index(states[index]), ledger.ended.get(index, 0) == 0, index))
+    return sorted(worth[:SHOWN])
 
 
-def _counts(nodes: list[NodeStatus]) -> dict[str, int]:
-    states = [node.state for node in nodes]
+def _counts(states: list[str]) -> dict[str, int]:
     return {
-        "total": len(nodes),
+        "total": len(states),
         "init": states.count(constants.NODE_INIT),
         "running": states.count(constants.NODE_RUNNING),
         "succeeded": states.count(constants.NODE_SUCCEEDED),
         "failed": states.count(constants.NODE_FAILED),
-        "omitted": max(0, len(nodes) - SHOWN),
+        "omitted": max(0, len(states) - SHOWN),
     }
 
 
+def _state(situation: Situation, index: int, pod: PodFacts | None) -> str:
+    """RUNNING in a round; FAILED or SUCCEEDED at its end; FAILED as long as a living node said so last; else INIT."""
+    if index in situation.ledger.completed:
+        return constants.NODE_SUCCEEDED
+    if pod is None:
+        return _state_without_pod(situation, index)
+    if pod.end is not None:
+        return constants.NODE_SUCCEEDED if pod.end.kind is EndKind.SUCCEEDED else constants.NODE_FAILED
+    if pod.uid in situation.members and (situation.formed or pod.uid not in situation.joined):
+        return constants.NODE_RUNNING
+    return constants.NODE_FAILED if _failed_alive(situation, pod) else constants.NODE_INIT
+
+
+def _state_without_pod(situation: Situation, index: int) -> str:
+    """A node that never had a pod waits for one; one whose pod went with the job shares the fate of the job."""
+    seen, ended = situation.ledger.seen.get(index, 0), situation.ledger.ended.get(index, 0)
+    if seen == 0:
+        return constants.NODE_INIT
+    shares = situation.verdict is not None and situation.verdict.succeeded and seen > ended
+    return constants.NODE_SUCCEEDED if shares else constants.NODE_FAILED
+
+
+def _failed_alive(situation: Situation, pod: PodFacts) -> NodeEvent | None:
+    event = situation.observed.node_events.get(pod.name)
+    return event if event and event.state == constants.NODE_FAILED and pod.uid not in situation.joined else None
+
+
 def _node(
-    situation: Situation, index: int, pod: PodFacts | None, before: NodeStatus | None, end: PodEnd | None
+    situation: Situation,
+    index: int,
+    state: str,
+    pod: PodFacts | None,
+    before: NodeStatus | None,
+    end: PodEnd | None,
 ) -> NodeStatus:
-    base = NodeStatus(
+    rank, round_ = _place(situation, pod, before)
+    details = _details(situation, state, pod, before, end)
+    unchanged = before is not None and before.state == state
+    return NodeStatus(
         name=node_name(situation.job.name, index),
         index=index,
-        state=constants.NODE_INIT,
+        state=state,
         restarts=situation.ledger.ended.get(index, 0),
+        pod=pod.name if pod else before.pod if before else "",
+        pod_uid=pod.uid if pod else before.pod_uid if before else "",
+        node=pod.node if pod else before.node if before else "",
+        rank=rank,
+        round=round_,
+        reason=details.reason,
+        message=details.message,
+        exit_code=details.exit_code,
+        last_failure=_last_failure(pod, before, end),
+        last_transition_time=before.last_transition_time if before and unchanged else situation.stamp,
     )
-    node = _without_pod(situation, base, before, end) if pod is None else _with_pod(situation, base, pod, before)
-    failure = _last_failure(pod, before, end)
-    same = before is not None and before.state == node.state
-    stamp = before.last_transition_time if before and same else situation.stamp
-    return replace(node, last_failure=failure, last_transition_time=stamp)
+
+
+def _place(situation: Situation, pod: PodFacts | None, before: NodeStatus | None) -> tuple[int | None, int | None]:
+    """Rank and round, of now or as last known of the same pod."""
+    member = situation.members.get(pod.uid) if pod else None
+    if member is not None and situation.view is not None:
+        return member.rank, situation.view.round
+    same = before is not None and (pod is None or before.pod_uid == pod.uid)
+    return (before.rank, before.round) if before and same else (None, None)
+
+
+@dataclass(frozen=True)
+class _Details:
+    reason: str = ""
+    message: str = ""
+    exit_code: int | None = None
+
+
+def _details(
+    situation: Situation, state: str, pod: PodFacts | None, before: NodeStatus | None, end: PodEnd | None
+) -> _Details:
+    """Why the node is in its state. What was known of a pod that is gone stays as long as the state does."""
+    ended = pod.end if pod else end
+    if ended is not None:
+        return _Details(ended.reason, ended.message, ended.exit_code)
+    if pod is None:
+        kept = before is not None and before.state == state
+        return _Details(before.reason, before.message, before.exit_code) if before and kept else _Details()
+    event = _failed_alive(situation, pod)
+    if state == constants.NODE_FAILED and event is not None:
+        return _Details(event.reason, event.message)
+    if state == constants.NODE_INIT and pod.obstacle is not None:
+        return _Details(pod.obstacle.reason, pod.obstacle.message)
+    return _Details()
 
 
 def _last_failure(pod: PodFacts | None, before: NodeStatus | None, end: PodEnd | None) -> LastFailure | None:
@@ -82,64 +159,3 @@ def _last_failure(pod: PodFacts | None, before: NodeStatus | None, end: PodEnd |
         return before.last_failure if before else None
     name = pod.name if pod else before.pod if before else ""
     return LastFailure(pod=name, reason=end.reason, message=end.message, exit_code=end.exit_code)
-
-
-def _with_pod(situation: Situation, base: NodeStatus, pod: PodFacts, before: NodeStatus | None) -> NodeStatus:
-    member = situation.members.get(pod.uid)
-    known = before if before and before.pod_uid == pod.uid else None
-    rank, round_ = (known.rank, known.round) if known else (None, None)
-    if member is not None and situation.view is not None:
-        rank, round_ = member.rank, situation.view.round
-    node = replace(base, pod=pod.name, pod_uid=pod.uid, node=pod.node, rank=rank, round=round_)
-    if base.index in situation.ledger.completed:
-        return _ended(node, constants.NODE_SUCCEEDED, pod.end)
-    if pod.end is not None:
-        state = constants.NODE_SUCCEEDED if pod.end.kind is EndKind.SUCCEEDED else constants.NODE_FAILED
-        return _ended(node, state, pod.end)
-    return _living(situation, node, pod)
-
-
-def _ended(node: NodeStatus, state: str, end: PodEnd | None) -> NodeStatus:
-    if end is None:
-        return replace(node, state=state)
-    return replace(node, state=state, reason=end.reason, message=end.message, exit_code=end.exit_code)
-
-
-def _living(situation: Situation, node: NodeStatus, pod: PodFacts) -> NodeStatus:
-    """A node whose pod lives: RUNNING in a round, FAILED while its last word was that it failed, else INIT."""
-    if pod.uid in situation.members and not _waits_anew(situation, pod.uid):
-        return replace(node, state=constants.NODE_RUNNING)
-    event = situation.observed.node_events.get(pod.name)
-    if event is not None and event.state == constants.NODE_FAILED and pod.uid not in situation.joined:
-        return replace(node, state=constants.NODE_FAILED, reason=event.reason, message=event.message)
-    if pod.obstacle is not None:
-        return replace(node, reason=pod.obstacle.reason, message=pod.obstacle.message)
-    return node
-
-
-def _waits_anew(situation: Situation, uid: str) -> bool:
-    view = situation.view
-    return view is not None and view.state is not RunState.FORMED and uid in situation.joined
-
-
-def _without_pod(situation: Situation, base: NodeStatus, before: NodeStatus | None, end: PodEnd | None) -> NodeStatus:
-    """A node whose pod is gone or not there yet. What was known of the last one stays."""
-    ledger = situation.ledger
-    state = _state_without_pod(situation, ledger, base.index)
-    if before is None:
-        return replace(base, state=state)
-    kept = replace(before, state=state, restarts=base.restarts)
-    if end is not None:
-        return _ended(kept, state, end)
-    return kept if state == before.state else replace(kept, reason="", message="", exit_code=None)
-
-
-def _state_without_pod(situation: Situation, ledger: Ledger, index: int) -> str:
-    if index in ledger.completed:
-        return constants.NODE_SUCCEEDED
-    seen, ended = ledger.seen.get(index, 0), ledger.ended.get(index, 0)
-    if seen == 0:
-        return constants.NODE_INIT
-    if situation.verdict is not None and seen > ended:
-        return constants.NODE_SUCCEEDED if situation.verdict.succeeded else constants.NODE_FAILED
-    return constants.NODE_FAILED

@@ -137,4 +137,4 @@ class Schedule(RuleBasedStateMachine):
 
 
 TestSchedules = Schedule.TestCase
-TestSchedules.settings = settings(stateful_step_count=40)
+TestSchedules.settings = settings(max_examples=30, stateful_step_count=30)

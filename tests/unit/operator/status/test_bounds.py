@@ -46,12 +46,12 @@ def test_a_large_job_at_idle_is_not_written() -> None:
 
 def test_three_thousand_nodes_that_all_failed_with_long_traces_fit_an_object() -> None:
     world = World(replicas=3000, minReplicas=1)
-    world.settle()
+    world.step()
     world.run(*range(3000))
     world.form(*range(3000))
     for index in range(3000):
         world.exit(index, 1, message=TRACE)
-    world.settle()
+    world.step()
     assert len(json.dumps(world.status)) < LONGEST_STATUS
     assert world.status["restarts"]["failures"] == 1
     assert world.status["ledger"]["ended"] == "0-2999:1"
