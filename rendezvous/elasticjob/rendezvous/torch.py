@@ -85,7 +85,7 @@ def create_handler(params: api.RendezvousParameters) -> "HostedRendezvousHandler
         address=params.local_addr or local_address(),
         token_file=_path(environment.TOKEN_FILE),
         ca_file=_path(environment.CA_FILE),
-        join_timeout=float(params.get("join_timeout", JOIN_TIMEOUT)),
+        join_timeout=_seconds(params, "join_timeout", JOIN_TIMEOUT),
     )
     return HostedRendezvousHandler(client)
 
@@ -282,6 +282,17 @@ _TORCH_ERRORS: Mapping[type[errors.RendezvousError], type[Any]] = {
     errors.RendezvousConnectionError: api.RendezvousConnectionError,
     errors.RendezvousStateError: api.RendezvousStateError,
 }
+
+
+def _seconds(params: api.RendezvousParameters, name: str, default: float) -> float:
+    value = params.get(name, default)
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0.0:
+        raise ValueError(f"{name} in --rdzv-conf is {value!r}; it must be a number of seconds greater than 0")
+    return seconds
 
 
 def _path(name: str) -> Path | None:

@@ -111,7 +111,11 @@ class HostedOperator(AbstractContextManager["HostedOperator"]):
     async def _serve(self, started: threading.Event) -> None:
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
-        self._stop = lambda: loop.call_soon_threadsafe(ended.set)
+
+        def stop() -> None:
+            loop.call_soon_threadsafe(ended.set)
+
+        self._stop = stop
         host = Host(
             epoch=self._epoch,
             backend_factory=lambda _: MemoryRendezvousBackend(self._space),
