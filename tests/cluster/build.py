@@ -32,7 +32,6 @@ PROGRAMS = (
 )
 SOURCES = ("go.mod", "go.sum", "main.go", "pause/main.go")
 BUILD_TIMEOUT = 3600.0
-_MINIMUM_GO = (1, 26)
 
 
 def source_key(source: Path = BINARIES_SOURCE) -> str:
@@ -78,13 +77,13 @@ def binaries() -> Path:
 
 
 def _build(target: Path) -> None:
-    go = find_go()
+    go_mod = (BINARIES_SOURCE / "go.mod").read_text()
+    go = find_go(minimum_go(go_mod))
     say(f"building the cluster's executables with {go}; this takes 8 to 17 minutes, once per machine")
     scratch = target.with_name(f"{target.name}.part")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
-    flags = link_flags((BINARIES_SOURCE / "go.mod").read_text())
-    _compile(go, package=".", output=scratch / "binaries", flags=flags)
+    _compile(go, package=".", output=scratch / "binaries", flags=link_flags(go_mod))
     _compile(go, package="./pause", output=scratch / "pause", flags="-s -w")
     for name in PROGRAMS:
         (scratch / name).symlink_to("binaries")
@@ -104,14 +103,22 @@ def _compile(go: Path, *, package: str, output: Path, flags: str) -> None:
     )
 
 
-def find_go() -> Path:
+def minimum_go(go_mod: str) -> tuple[int, int]:
+    """The oldest Go that can build the module."""
+    found = re.search(r"^go (\d+)\.(\d+)", go_mod, re.MULTILINE)
+    if found is None:
+        raise ClusterError("go.mod names no Go version")
+    return int(found[1]), int(found[2])
+
+
+def find_go(minimum: tuple[int, int]) -> Path:
     """The Go tool, when it is there and new enough (Debian bookworm's own package is too old for Kubernetes)."""
-    wanted = ".".join(str(part) for part in _MINIMUM_GO)
+    wanted = f"{minimum[0]}.{minimum[1]}"
     found = shutil.which("go", path=os.environ.get("PATH", "") + ":/usr/local/go/bin")
     if found is None:
         raise ClusterError(f"no Go tool on PATH: the cluster's executables need Go {wanted} or newer")
     said = run([found, "env", "GOVERSION"], timeout=60, cwd=BINARIES_SOURCE).strip()
     version = re.match(r"go(\d+)\.(\d+)", said)
-    if version is None or (int(version[1]), int(version[2])) < _MINIMUM_GO:
+    if version is None or (int(version[1]), int(version[2])) < minimum:
         raise ClusterError(f"{found} is {said}: the cluster's executables need Go {wanted} or newer")
     return Path(found)

@@ -11,10 +11,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests.cluster import cgroups, host, network
+from tests.cluster.locks import exclusive
 from tests.cluster.mounts import unmount_below
 from tests.cluster.processes import kill_all, tagged
 from tests.cluster.state import FULL, Record, all_records, forget
 
+_PRUNE_SECONDS = 300.0
 _SHIM_SOCKETS = Path("/run/containerd/s")
 
 
@@ -75,7 +77,8 @@ def _socket_inodes(pid: int) -> Iterable[str]:
 
 def prune() -> list[str]:
     """Take down what belongs to test runs that are gone; returns the names."""
-    orphans = [record for record in all_records() if record.orphaned()]
-    for record in orphans:
-        take_down(record)
-    return [record.name for record in orphans]
+    with exclusive("prune", timeout=_PRUNE_SECONDS, waiting_for="removal of dead clusters"):
+        orphans = [record for record in all_records() if record.orphaned()]
+        for record in orphans:
+            take_down(record)
+        return [record.name for record in orphans]

@@ -7,6 +7,7 @@ way (Ctrl-C too) takes down what was made so far: a cluster is either ready or n
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -215,6 +216,10 @@ def _reusable(cluster: Cluster, *, level: str) -> Cluster:
 
 
 def _check_machine() -> None:
+    if os.getuid() != 0:
+        raise ClusterError(
+            f"level {FULL} needs root (user id is {os.getuid()}): nodes use cgroups, mounts and addresses"
+        )
     packages.ensure(packages.NODE_PACKAGES)
     require_v1()
     if chains := network.foreign_chains():
@@ -271,8 +276,9 @@ def _start_control_plane(programs: Path, record: Record, options: Options) -> Re
         wait_until(
             lambda: kubectl.exists("-n", "default", "serviceaccount/default"),
             what="controller-manager to create a service account",
-            timeout=60,
+            timeout=120,
             watched=[started],
+            poll=0.2,
         )
     if full:
         record = noted(control_plane.start_scheduler(programs, record))
@@ -314,6 +320,7 @@ def _termination_raises() -> Iterator[None]:
 
 
 def find_full() -> Cluster | None:
-    """The full cluster of this machine, if one is up and healthy."""
-    found = (find(record.name) for record in all_records() if record.level == FULL)
-    return next((cluster for cluster in found if cluster is not None), None)
+    """The full cluster of this machine, if one is up and healthy; waits for one that is being started."""
+    with exclusive("full", timeout=_LOCK_SECONDS, waiting_for="start of a full cluster"):
+        found = (find(record.name) for record in all_records() if record.level == FULL)
+        return next((cluster for cluster in found if cluster is not None), None)

@@ -24,7 +24,7 @@ PORTS = ("etcd-client", "etcd-peer", "api-server")
 SERVICE_RANGE = "10.96.0.0/16"
 API_SERVICE_ADDRESS = "10.96.0.1"
 ISSUER = "https://kubernetes.default.svc.cluster.local"
-_READY_SECONDS = 60.0
+_READY_SECONDS = 120.0
 # Enough for namespaces, service accounts, owner references and Services; none that judges pods by their nodes, which
 # tests without nodes make up.
 LOCAL_CONTROLLERS = (

@@ -14,7 +14,7 @@ from tests.cluster.processes import Started, start, wait_until
 from tests.cluster.state import Record
 
 PORTS = ("etcd-client", "etcd-peer")
-_READY_SECONDS = 30.0
+_READY_SECONDS = 60.0
 
 
 def etcd_url(record: Record) -> str:

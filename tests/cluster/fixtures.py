@@ -20,7 +20,7 @@ from tests.cluster.state import CONTROL_PLANE, FULL
 from tests.cluster.torch_packages import torch_site_packages
 
 _SLOW_FIXTURES = frozenset({"control_plane", "etcd_v2", "etcd_v3", "full_cluster", "namespace", "torch_packages"})
-_TEST_SECONDS = 60
+_TEST_SECONDS = 180
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:

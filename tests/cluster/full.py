@@ -18,7 +18,7 @@ from tests.cluster.progress import step
 from tests.cluster.state import Record, save
 
 FULL_PORTS = services.PORTS
-_NODE_SECONDS = 120.0
+_NODE_SECONDS = 240.0
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def wait_for_node(kubectl: Kubectl, node: str, *, record: Record, newer_than: st
         what=f"node {node} to be Ready",
         timeout=_NODE_SECONDS,
         watched=_watched(record, f"kubelet-{node}", f"containerd-{node}"),
-        poll=0.5,
+        poll=1.0,
     )
 
 

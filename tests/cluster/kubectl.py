@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.commands import run
-from tests.cluster.processes import wait_until
 
 _TIMEOUT = 60.0
-_NAMESPACE_SECONDS = 30.0
+
+
+def _cache(kubeconfig: Path) -> dict[str, str]:
+    # What a server can do is cached by its address, and the next cluster may get the same port.
+    return {"KUBECACHEDIR": str(kubeconfig.parent / "kubectl-cache")}
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,8 @@ class Kubectl:
 
     def __call__(self, *args: str, input: str | None = None, timeout: float = _TIMEOUT) -> str:
         """Run `kubectl <args>`; a non-zero exit code raises ClusterError with what kubectl said."""
-        return run([self.program, "--kubeconfig", self.kubeconfig, *args], stdin=input, timeout=timeout)
+        command: list[str | Path] = [self.program, "--kubeconfig", self.kubeconfig, *args]
+        return run(command, stdin=input, timeout=timeout, env=_cache(self.kubeconfig))
 
     def json(self, *args: str, timeout: float = _TIMEOUT) -> Any:
         """Run `kubectl <args> -o json` and parse the answer."""
@@ -51,11 +55,7 @@ class Kubectl:
         try:
             if has_controllers:
                 # Pods are refused until the controller-manager has made the default service account.
-                wait_until(
-                    lambda: self.exists("-n", name, "serviceaccount/default"),
-                    what=f"service account default in namespace {name}",
-                    timeout=_NAMESPACE_SECONDS,
-                )
+                self("-n", name, "wait", "--for=create", "serviceaccount/default", "--timeout=90s", timeout=100)
             yield name
         finally:
             self("delete", "namespace", name, "--wait=false")
@@ -73,4 +73,4 @@ class Helm:
         """Run `helm <args>`; a non-zero exit code raises ClusterError with what helm said."""
         homes = {f"HELM_{kind}_HOME": str(self.home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
         command: list[str | Path] = [self.program, "--kubeconfig", self.kubeconfig, *args]
-        return run(command, stdin=input, timeout=timeout, env=homes)
+        return run(command, stdin=input, timeout=timeout, env={**homes, **_cache(self.kubeconfig)})

@@ -25,7 +25,7 @@ PAUSE_IMAGE = "elasticjob/pause:1"
 DNS_SERVICE_ADDRESS = "10.96.0.10"
 DNS_DOMAIN = "cluster.local"
 _CNI_PROGRAMS = "/usr/lib/cni"
-_READY_SECONDS = 60.0
+_READY_SECONDS = 120.0
 _IMPORT_SECONDS = 300.0
 # The kernel's limit for the path of a Unix socket, without the closing zero byte.
 _SOCKET_PATH_LIMIT = 107

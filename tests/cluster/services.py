@@ -19,7 +19,7 @@ from tests.cluster.processes import Started, start, wait_until
 from tests.cluster.state import Record
 
 PORTS = ("proxy-health", "proxy-metrics", "dns", "dns-ready")
-_READY_SECONDS = 60.0
+_READY_SECONDS = 120.0
 _DNS_USER = "system:coredns"
 _RBAC = "rbac.authorization.k8s.io"
 

@@ -85,8 +85,16 @@ def place(full_cluster: Cluster) -> Iterator[str]:
     with full_cluster.namespace(restricted=True) as namespace:
         items = {"apiVersion": "v1", "kind": "List", "items": objects}
         kubectl("-n", namespace, "create", "-f", "-", input=json.dumps(items))
-        kubectl("-n", namespace, "wait", "--for=condition=Ready", "pod/second", "--timeout=50s")
-        kubectl("-n", namespace, "wait", "--for=jsonpath={.status.phase}=Running", "pod/first", "--timeout=50s")
+        kubectl("-n", namespace, "wait", "--for=condition=Ready", "pod/second", "--timeout=120s", timeout=130)
+        kubectl(
+            "-n",
+            namespace,
+            "wait",
+            "--for=jsonpath={.status.phase}=Running",
+            "pod/first",
+            "--timeout=120s",
+            timeout=130,
+        )
         yield namespace
 
 
@@ -123,11 +131,11 @@ def test_the_restricted_profile_is_enforced(full_cluster: Cluster, place: str) -
         full_cluster.kubectl("-n", place, "run", "refused", f"--image={PYTHON_IMAGE}")
 
 
-@pytest.mark.timeout(180, func_only=True)
+@pytest.mark.timeout(400, func_only=True)
 def test_a_lost_node_is_noticed_and_can_come_back(full_cluster: Cluster, place: str) -> None:
     node = full_cluster.nodes[-1]
     full_cluster.kill_node(node)
-    full_cluster.kubectl("wait", "--for=condition=Ready=Unknown", f"node/{node}", "--timeout=80s", timeout=90)
+    full_cluster.kubectl("wait", "--for=condition=Ready=Unknown", f"node/{node}", "--timeout=120s", timeout=130)
     full_cluster.start_node(node)
-    full_cluster.kubectl("wait", "--for=condition=Ready", f"node/{node}", "--timeout=60s", timeout=70)
-    full_cluster.kubectl("-n", place, "wait", "--for=condition=Ready", "pod/second", "--timeout=60s", timeout=70)
+    full_cluster.kubectl("wait", "--for=condition=Ready", f"node/{node}", "--timeout=120s", timeout=130)
+    full_cluster.kubectl("-n", place, "wait", "--for=condition=Ready", "pod/second", "--timeout=120s", timeout=130)

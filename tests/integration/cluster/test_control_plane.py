@@ -32,7 +32,8 @@ def test_namespaces_have_names_of_their_own_and_go_away(control_plane: Cluster) 
     wait_until(
         lambda: not control_plane.kubectl.exists("namespace", first, second),
         what="namespaces to be gone",
-        timeout=30,
+        timeout=90,
+        poll=0.5,
     )
 
 
@@ -63,11 +64,12 @@ def test_owners_take_their_dependents_with_them(control_plane: Cluster, namespac
     wait_until(
         lambda: not kubectl.exists("-n", namespace, "configmap/dependent"),
         what="dependent to be collected",
-        timeout=30,
+        timeout=90,
+        poll=0.5,
     )
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300, func_only=True)
 def test_down_leaves_no_process_and_no_file() -> None:
     name = f"own-{os.getpid()}"
     cluster = clusters.up(level=CONTROL_PLANE, name=name, controllers=False, audit=True, owned=True)
@@ -86,7 +88,7 @@ def test_down_leaves_no_process_and_no_file() -> None:
     assert not clusters.down(name)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300, func_only=True)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_start_leaves_nothing(number: signal.Signals, tmp_path: Path) -> None:
     name = f"int-{os.getpid()}-{number.value}"
@@ -98,9 +100,9 @@ def test_an_interrupted_start_leaves_nothing(number: signal.Signals, tmp_path: P
         subprocess.Popen(command, cwd=REPOSITORY, stdout=log, stderr=log) as starting,
     ):
         try:
-            wait_until(lambda: bool(tagged(tags)), what="first process of the cluster", timeout=60)
+            wait_until(lambda: bool(tagged(tags)), what="first process of the cluster", timeout=120)
             starting.send_signal(number)
-            assert starting.wait(60) != 0, said.read_text()
+            assert starting.wait(120) != 0, said.read_text()
         finally:
             starting.kill()
             starting.wait()
@@ -109,14 +111,14 @@ def test_an_interrupted_start_leaves_nothing(number: signal.Signals, tmp_path: P
     assert tagged(tags) == []
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300, func_only=True)
 def test_a_killed_start_is_cleared_by_down() -> None:
     name = f"crash-{os.getpid()}"
     tags = {CLUSTER_TAG: str(cluster_directory(name))}
     command = [sys.executable, "-m", "tests.cluster", "up", "--level", CONTROL_PLANE, "--name", name]
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as starting:
         try:
-            wait_until(lambda: bool(tagged(tags)), what="first process of the cluster", timeout=60)
+            wait_until(lambda: bool(tagged(tags)), what="first process of the cluster", timeout=120)
         finally:
             starting.kill()
     assert load(name) is not None

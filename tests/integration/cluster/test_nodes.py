@@ -56,12 +56,12 @@ def before() -> Iterator[dict[str, object]]:
     clusters.down(NAME)
 
 
-@pytest.mark.timeout(300, func_only=True)
+@pytest.mark.timeout(600, func_only=True)
 def test_down_leaves_the_machine_as_it_was(before: dict[str, object]) -> None:
     cluster = clusters.up(level=FULL, name=NAME, node_count=1, owned=True)
     with cluster.namespace() as namespace:
         cluster.kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(POD))
-        cluster.kubectl("-n", namespace, "wait", "--for=condition=Ready", "pod/p", "--timeout=50s")
+        cluster.kubectl("-n", namespace, "wait", "--for=condition=Ready", "pod/p", "--timeout=120s", timeout=130)
         assert marks().keys() == before.keys()
         assert all(value != before[name] for name, value in marks().items() if name != "sysctls")
         cluster.kill_node("node-1")
@@ -70,7 +70,7 @@ def test_down_leaves_the_machine_as_it_was(before: dict[str, object]) -> None:
     assert marks() == before
 
 
-@pytest.mark.timeout(300, func_only=True)
+@pytest.mark.timeout(600, func_only=True)
 def test_a_start_that_was_killed_is_taken_down_completely(before: dict[str, object]) -> None:
     command = [sys.executable, "-m", "tests.cluster", "up", "--nodes", "1", "--name", NAME]
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as starting:
@@ -80,7 +80,7 @@ def test_a_start_that_was_killed_is_taken_down_completely(before: dict[str, obje
             return record is not None and "kubelet-node-1" in record.processes
 
         try:
-            wait_until(has_kubelet, what="first kubelet", timeout=120)
+            wait_until(has_kubelet, what="first kubelet", timeout=240)
         finally:
             starting.kill()
     assert clusters.down(NAME)

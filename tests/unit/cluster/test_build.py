@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.build import PROGRAMS, SOURCES, link_flags, module_version, source_key
+from tests.cluster.build import PROGRAMS, SOURCES, find_go, link_flags, minimum_go, module_version, source_key
 from tests.cluster.errors import ClusterError
 from tests.cluster.paths import BINARIES_SOURCE
 
 GO_MOD = """module example
+go 1.26.0
 require (
 \tgithub.com/other/k8s.io/kubernetes v9.9.9
 \thelm.sh/helm/v4 v4.3.2
@@ -50,6 +51,17 @@ def test_a_module_version_is_that_of_exactly_this_module() -> None:
 def test_a_module_that_is_not_required_is_named_in_the_error() -> None:
     with pytest.raises(ClusterError, match=r"k8s\.io/absent"):
         module_version(GO_MOD, "k8s.io/absent")
+
+
+def test_an_old_go_is_refused_with_the_version_that_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go = tmp_path / "go"
+    go.write_text("#!/bin/sh\necho go1.19.8\n")
+    go.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert minimum_go(GO_MOD) == (1, 26)
+    with pytest.raises(ClusterError, match=r"go1\.19\.8.*Go 1\.26 or newer"):
+        find_go(minimum_go(GO_MOD))
+    assert find_go((1, 19)) == go
 
 
 def test_the_programs_report_the_versions_of_their_modules() -> None:
