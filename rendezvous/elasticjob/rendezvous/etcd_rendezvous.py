@@ -9,6 +9,7 @@ agree is told in `etcd_rendezvous_node` and `etcd_rendezvous_state`.
 """
 
 import logging
+import threading
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -24,6 +25,7 @@ __all__ = ["EtcdRendezvous", "EtcdRendezvousHandler", "create_rdzv_handler", "pa
 
 DEFAULT_TIMEOUT = 600
 DEFAULT_LAST_CALL_TIMEOUT = 30
+CLOSE_TIMEOUT = 30.0
 DEFAULT_PREFIX = "/torchelastic/p2p"
 MAX_TIMEOUT = 7 * 24 * 3600
 
@@ -45,6 +47,7 @@ class EtcdRendezvousHandler(RendezvousHandler):
         self._rdzv_impl = rdzv_impl
         self._local_addr = local_addr
         self._last_waiting = 0
+        self._left = False
 
     def get_backend(self) -> str:
         """See base class."""
@@ -79,13 +82,20 @@ class EtcdRendezvousHandler(RendezvousHandler):
         return self._rdzv_impl.run_id
 
     def shutdown(self) -> bool:
-        """Leave the run without ending it for the others."""
+        """Leave the run without ending it for the others; False if that did not work within 30 seconds."""
+        leaving = threading.Thread(target=self._leave, name="etcd rendezvous shutdown", daemon=True)
+        self._left = False
+        leaving.start()
+        leaving.join(CLOSE_TIMEOUT)
+        return self._left
+
+    def _leave(self) -> None:
         try:
             self._rdzv_impl.leave()
         except RendezvousError as error:
             _logger.warning("could not leave the rendezvous of run %r: %s", self.get_run_id(), error)
-            return False
-        return True
+        else:
+            self._left = True
 
 
 def parameters_from_url(url: str) -> RendezvousParameters:

@@ -94,7 +94,8 @@ class EtcdRendezvous:
 
     def __del__(self) -> None:
         """End the refresher threads of a node that nobody refers to any more."""
-        for keep_alive in (getattr(self, "_run_keep_alive", None), getattr(self, "_rank_keep_alive", None)):
+        for name in ("_run_keep_alive", "_rank_keep_alive"):
+            keep_alive = getattr(self, name, None)
             if keep_alive is not None:
                 keep_alive.stop()
 
@@ -206,21 +207,14 @@ class EtcdRendezvous:
         if setup is None:
             return
         version = self._next_version()
-        self._keys.replace(
-            self._active, rounds.encode(Round(status=Status.JOINABLE, version=version)), index=setup.index
-        )
+        self._write(setup, Round(status=Status.JOINABLE, version=version))
 
     def _next_version(self) -> int:
         key = self._path("version_counter")
         while True:
             node = self._keys.read(key)
             version = 1 if node is None else self._counter(node) + 1
-            written = (
-                self._keys.create(key, str(version))
-                if node is None
-                else self._keys.replace(key, str(version), index=node.index)
-            )
-            if written is not None:
+            if self._keys.swap(key, node, str(version)) is not None:
                 return version
             cas_delay()
 
@@ -228,9 +222,7 @@ class EtcdRendezvous:
         try:
             return int(node.value or "")
         except ValueError as error:
-            raise RendezvousStateError(
-                f"key {node.key} in etcd at {self._keys.endpoint} is corrupt: {error}"
-            ) from error
+            raise self._corrupt(node.key, error) from error
 
     def _join(self, version: int) -> tuple[int, int, int]:
         self._change(Status.JOINABLE, version, lambda now: rounds.joined(now, self._node, maximum=self._maximum))
@@ -350,10 +342,7 @@ class EtcdRendezvous:
         return RendezvousStateError(f"key {key} in etcd at {self._keys.endpoint} is corrupt: {error}")
 
     def _write(self, old: Node | None, new: Round) -> Node | None:
-        ttl = self._ttl(new)
-        if old is None:
-            return self._keys.create(self._active, rounds.encode(new), ttl=ttl)
-        return self._keys.replace(self._active, rounds.encode(new), index=old.index, ttl=ttl)
+        return self._keys.swap(self._active, old, rounds.encode(new), ttl=self._ttl(new))
 
     def _ttl(self, current: Round) -> int | None:
         if current.status is Status.FROZEN:
@@ -376,14 +365,11 @@ class EtcdRendezvous:
     def _keep_run(self) -> None:
         if self._run_keep_alive is not None:
             return
-        self._refresh_run()
         keys, root = self._keys, self._root
+        _refresh_directory(keys, root)
         self._run_keep_alive = KeepAlive(
             lambda: _refresh_directory(keys, root), interval=RUN_TTL / _REFRESH_PARTS, name="etcd run directory"
         )
-
-    def _refresh_run(self) -> None:
-        _refresh_directory(self._keys, self._root)
 
     def _keep_rank(self, version: int, rank: int) -> None:
         key = self._path(f"v_{version}/rank_{rank}")

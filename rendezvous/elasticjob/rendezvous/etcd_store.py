@@ -83,9 +83,7 @@ class EtcdStore(Store):
             self._keys.wait_for_change(path, after=index, timeout=remaining)
 
     def _swap(self, key: Data, old: Node | None, value: bytes) -> bool:
-        path, text = self._path(key), encode_base64(value)
-        new = self._keys.create(path, text) if old is None else self._keys.replace(path, text, index=old.index)
-        return new is not None
+        return self._keys.swap(self._path(key), old, encode_base64(value)) is not None
 
     def _path(self, key: Data) -> str:
         return self.prefix + (base64.b64encode(to_bytes(key), altchars=_PATH_SAFE).decode() or _EMPTY_KEY)

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from elasticjob.rendezvous import etcd_rendezvous_node
+from elasticjob.rendezvous import etcd_rendezvous, etcd_rendezvous_node
 from elasticjob.rendezvous.backends.etcd_v2_keys import connect
 from elasticjob.rendezvous.backends.options import EtcdOptions
 from elasticjob.rendezvous.errors import (
@@ -22,6 +22,7 @@ from elasticjob.rendezvous.handler import RendezvousHandler, RendezvousInfo
 from elasticjob.rendezvous.parameters import RendezvousParameters
 from tests.cluster.etcd_server import EtcdServer
 from tests.integration.rendezvous.harness import EtcdV2Harness
+from tests.integration.rendezvous.servers import SilentServer
 
 
 @pytest.fixture(autouse=True)
@@ -293,6 +294,18 @@ def test_a_server_without_the_v2_api_is_named(nodes: Nodes, etcd_v3: EtcdServer)
     params = RendezvousParameters("etcd", etcd_v3.endpoint, "run", 1, 1, timeout=1)
     with pytest.raises(RendezvousConnectionError, match="does not offer the v2 API"):
         create_rdzv_handler(params).next_rendezvous()
+
+
+def test_shutting_down_does_not_wait_for_a_server_that_hangs(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(etcd_rendezvous, "CLOSE_TIMEOUT", 0.5)
+    handler = nodes.make(1, 1, read_timeout=5)
+    nodes.meet(handler)
+    with SilentServer() as server:
+        host, port = server.endpoint.split(":")
+        handler._rdzv_impl._keys.client = connect(EtcdOptions(host=host, port=int(port), read_timeout=2))
+        started = time.monotonic()
+        assert not handler.shutdown()
+        assert time.monotonic() - started < 1.5
 
 
 def test_a_node_that_nobody_refers_to_ends_its_threads(nodes: Nodes) -> None:

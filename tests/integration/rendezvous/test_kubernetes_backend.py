@@ -7,9 +7,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from kubernetes.config import incluster_config
 
+from elasticjob.rendezvous.backends import create_backend, kubernetes_client
 from elasticjob.rendezvous.backends.kubernetes import (
     Conflict,
     KubernetesRendezvousBackend,
@@ -17,6 +20,7 @@ from elasticjob.rendezvous.backends.kubernetes import (
 )
 from elasticjob.rendezvous.backends.kubernetes_store import ConfigMapStore
 from elasticjob.rendezvous.errors import RendezvousConnectionError, RendezvousStateError
+from elasticjob.rendezvous.parameters import RendezvousParameters
 from tests.cluster.cluster import Cluster
 from tests.integration.rendezvous.harness import KubernetesHarness
 
@@ -126,6 +130,29 @@ def test_get_create_and_update_are_all_the_rights_a_worker_needs(
     store.set("a", "1")
     assert store.add("n", 2) == 2
     assert store.get("a") == b"1"
+
+
+def test_a_pod_uses_its_own_service_account_and_namespace(
+    control_plane: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    account(control_plane, namespace, "worker", ["get", "create", "update"])
+    mounted = {
+        "token": control_plane.kubectl("-n", namespace, "create", "token", "worker").strip(),
+        "ca.crt": control_plane.authority.read_text(),
+        "namespace": namespace,
+    }
+    for name, content in mounted.items():
+        (tmp_path / name).write_text(content)
+    server = urlsplit(control_plane.server)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", str(server.hostname))
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
+    monkeypatch.setattr(kubernetes_client, "NAMESPACE_FILE", tmp_path / "namespace")
+    backend, _ = create_backend("kubernetes", RendezvousParameters("kubernetes", "", "run", 1, 1))
+    result = backend.set_state(b"x")
+    assert result is not None
+    assert backend.set_state(b"y", result[1]) is not None
 
 
 def test_missing_rights_are_an_error_that_names_object_server_and_reason(

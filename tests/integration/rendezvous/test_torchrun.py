@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from elasticjob.rendezvous.client import HostedRendezvousClient
+from elasticjob.rendezvous.endpoint import ServerEndpoint
 from elasticjob.rendezvous.inject import inject
 from elasticjob.rendezvous.orders import CloseReason, RunState
+from elasticjob.rendezvous.protocol import LeaveOutcome
 from tests.cluster.torch_packages import torch_site_packages
-from tests.integration.rendezvous.hosted_operator import HostedOperator
+from tests.integration.rendezvous.hosted_operator import RUN, HostedOperator
 from tests.integration.rendezvous.torchrun_agents import Agents, Note, address
 
 pytestmark = pytest.mark.timeout(400)
@@ -147,6 +150,27 @@ def test_a_pod_that_was_given_up_ends_without_a_place(operator: HostedOperator, 
     assert "given up" in one.output.read_text()
     agents.end()
     assert back.wait() == 0
+
+
+@pytest.mark.parametrize("index", [0, 2])
+def test_a_node_lost_between_round_and_store_does_not_hang_the_others(
+    operator: HostedOperator, agents: Agents, tmp_path: Path, index: int
+) -> None:
+    others = [other for other in (0, 1, 2) if other != index]
+    operator.expect(0, 1, 2)
+    token = tmp_path / "token"
+    token.write_text(f"uid-{index}", encoding="ascii")
+    lost = HostedRendezvousClient(
+        endpoint=ServerEndpoint.parse(operator.authority), run_id=RUN, address=address(index), token_file=token
+    )
+    running = [agents.start(other) for other in others]
+    assert lost.join().world_size == 3
+    lost.leave(LeaveOutcome.LEFT)
+    operator.expect(*others)
+    notes = agents.wait_for_round(2, after=1)
+    assert _ranks(notes) == [(str(rank), address(other)) for rank, other in enumerate(others)]
+    agents.end()
+    assert [agent.wait() for agent in running] == [0, 0]
 
 
 def test_an_agent_that_waits_for_its_round_can_be_ended(operator: HostedOperator, agents: Agents) -> None:

@@ -95,6 +95,12 @@ class EtcdV2Keys:
         except (self._etcd.EtcdCompareFailed, self._etcd.EtcdKeyNotFound):
             return None
 
+    def swap(self, key: str, old: Node | None, value: str, *, ttl: int | None = None) -> Node | None:
+        """Write a key if it is still as it was read: `old`, or not there. None when it is not."""
+        if old is None:
+            return self.create(key, value, ttl=ttl)
+        return self.replace(key, value, index=old.index, ttl=ttl)
+
     def put(self, key: str, value: str, *, ttl: int | None = None) -> Node:
         """Write a key in any case."""
         return self._node(self._call(key, lambda: self.client.write(key, value, ttl=ttl)))

@@ -31,6 +31,8 @@ from elasticjob.rendezvous.store import Store
 STATE_KEY = "state"
 RUN_ID_ANNOTATION = "elasticjob.dev/run-id"
 WRITE_ID_ANNOTATION = "elasticjob.dev/write-id"
+MANAGED_LABELS = {"app.kubernetes.io/managed-by": "elasticjob"}
+"""Labels of objects that workers make, which nobody owns: what is left of old runs is found, and deleted, by them."""
 NAME_PREFIX = "elasticjob-rendezvous"
 MAX_STATE_BYTES = 1_000_000
 """Greatest state, in bytes: the API server allows 1 MiB for all values of a ConfigMap together."""
@@ -202,7 +204,8 @@ def create_backend(params: RendezvousParameters) -> tuple[KubernetesRendezvousBa
     """Make a backend and a store in ConfigMaps of a namespace, through the official `kubernetes` client.
 
     The endpoint may be empty: then the API server is that of the pod, or else of the kubeconfig. The caller needs the
-    verbs get, create and update on configmaps.
+    verbs get, create and update on configmaps. The objects stay when the run is over, since no node knows that it is
+    the last; they carry the label `app.kubernetes.io/managed-by: elasticjob`.
 
     Options: `namespace` (that of the pod or of the kubeconfig's context), `kubeconfig` (path), `context`,
     `read_timeout` (seconds that one request may take, 10), `name` (of the ConfigMap; derived from the run id).
@@ -216,5 +219,5 @@ def create_backend(params: RendezvousParameters) -> tuple[KubernetesRendezvousBa
 
     cluster = kubernetes_client.connect(params)
     config_maps = kubernetes_client.OfficialConfigMaps(cluster)
-    backend = KubernetesRendezvousBackend(config_maps, params.run_id, name=params.get("name"))
+    backend = KubernetesRendezvousBackend(config_maps, params.run_id, name=params.get("name"), labels=MANAGED_LABELS)
     return backend, kubernetes_store.ConfigMapStore(config_maps, params.run_id)

@@ -60,7 +60,7 @@ def connect(params: RendezvousParameters) -> Cluster:
         else:
             kubernetes.config.load_kube_config(kubeconfig, context, configuration, persist_config=False)
             default_namespace = _context_namespace(kubernetes, kubeconfig, context)
-    except (kubernetes.config.ConfigException, OSError) as error:
+    except Exception as error:  # the loader lets anything escape that a broken file causes
         raise RendezvousConnectionError(f"no configuration to reach a Kubernetes API server: {error}") from error
     if params.endpoint.strip():
         configuration.host = _api_url(params.endpoint.strip())

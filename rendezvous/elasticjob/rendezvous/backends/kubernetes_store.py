@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from elasticjob.rendezvous.backends.keys import check_run_id, object_name
 from elasticjob.rendezvous.backends.kubernetes import (
+    MANAGED_LABELS,
     RUN_ID_ANNOTATION,
     AlreadyExists,
     ConfigMaps,
@@ -122,7 +123,11 @@ class ConfigMapStore(Store):
         return {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": self._name, "annotations": {RUN_ID_ANNOTATION: self._run_id}},
+            "metadata": {
+                "name": self._name,
+                "labels": MANAGED_LABELS,
+                "annotations": {RUN_ID_ANNOTATION: self._run_id},
+            },
             "binaryData": data,
         }
 
