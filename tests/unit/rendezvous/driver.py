@@ -137,6 +137,7 @@ class Driver:
         known = self._rounds.get((uid, incarnation), 0) if round is None else round
         self.coordinator.leave(uid, LeaveRequest(incarnation=incarnation, round=known, outcome=outcome), self.now)
         self._carry_out()
+        self.tick()
 
     def publish(self, uid: str, round: int, *, port: int = 29500) -> None:
         request = EndpointRequest(incarnation="a", endpoint=Endpoint(address="10.0.0.1", port=port))

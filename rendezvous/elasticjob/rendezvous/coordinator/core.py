@@ -180,7 +180,8 @@ class Coordinator:
             is_certain = not stands or (is_member and request.outcome is LeaveOutcome.FAILED)
             session.leaving = now if is_certain else now + LEFT_GRACE
             session.left_round = request.round
-        self._members.advance(now)
+        # What follows is decided by the next tick, which is due now: nodes that leave together are looked at once.
+        self._members.scan_by(now)
 
     def publish(self, uid: str, round: int, request: EndpointRequest, now: float) -> None:
         """Rank 0 says where its store for the round listens."""
