@@ -80,7 +80,7 @@ def build_pod(
             **metadata,
             "name": pod_name(job.name, index, attempt),
             "namespace": job.namespace,
-            "labels": {**(metadata.get("labels") or {}), **_labels(job), **own},
+            "labels": {**_managed(), **(metadata.get("labels") or {}), **_identity(job), **own},
             "annotations": annotations,
             "ownerReferences": [_owner(job)],
         },
@@ -118,11 +118,15 @@ def state_config_map_metadata(job: ElasticJob) -> Mapping[str, Any]:
 
 
 def _labels(job: ElasticJob) -> dict[str, str]:
-    return {
-        constants.LABEL_MANAGED_BY: constants.MANAGED_BY,
-        constants.LABEL_JOB_NAME: job.name,
-        constants.LABEL_JOB_UID: job.uid,
-    }
+    return {**_managed(), **_identity(job)}
+
+
+def _managed() -> dict[str, str]:
+    return {constants.LABEL_MANAGED_BY: constants.MANAGED_BY}
+
+
+def _identity(job: ElasticJob) -> dict[str, str]:
+    return {constants.LABEL_JOB_NAME: job.name, constants.LABEL_JOB_UID: job.uid}
 
 
 def _owner(job: ElasticJob) -> Body:

@@ -16,7 +16,7 @@ Body = dict[str, Any]
 TLS = replace(FACTS, ca_bundle="-----BEGIN CERTIFICATE-----\n…\n-----END CERTIFICATE-----\n")
 RICH: Body = {
     "metadata": {
-        "labels": {"team": "vision"},
+        "labels": {"team": "vision", "app.kubernetes.io/managed-by": "argo"},
         "annotations": {"prometheus.io/scrape": "true"},
         "futureMeta": {"a": 1},
     },

@@ -86,12 +86,12 @@ def _terminated(status: Mapping[str, Any], worker: str) -> Mapping[str, Any] | N
 def _disruption(pod: Mapping[str, Any], status: Mapping[str, Any], ended: Mapping[str, Any] | None) -> PodEnd | None:
     """What was done to the pod, if that ended it.
 
-    A worker that ends with 0 while its pod is being deleted obeyed a signal: that says nothing about its work. One that
-    is known to have succeeded before is not judged again (see the ledger).
+    A worker that ends with 0 while its pod is being deleted or its node shuts down obeyed a signal: that says nothing
+    about its work. One that is known to have succeeded before is not judged again (see the ledger).
     """
     exit_code = (ended or {}).get("exitCode")
     deleting = (pod.get("metadata") or {}).get("deletionTimestamp")
-    failed = exit_code != 0 and (exit_code is not None or status.get("phase") == "Failed")
+    failed = status.get("phase") == "Failed" or (exit_code or 0) != 0
     target = _disruption_target(status)
     reason = str(status.get("reason") or "")
     if target is not None and (deleting or failed):

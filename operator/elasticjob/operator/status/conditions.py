@@ -107,7 +107,8 @@ def _rendezvous_ready(view: RunView | None) -> Words:
     status = TRUE if view.state is RunState.FORMED else FALSE
     reason = constants.REASON_HELD if view.held else _STATE_REASONS[view.state]
     cause = f": {view.cause}" if view.cause else ""
-    return status, reason, f"round {view.round}, {view.state.value}{cause}.{held}"
+    unstored = f" Its state cannot be stored: {view.details['storeError']}" if "storeError" in view.details else ""
+    return status, reason, f"round {view.round}, {view.state.value}{cause}.{held}{unstored}"
 
 
 def _suspended(situation: Situation) -> dict[str, Words]:

@@ -47,6 +47,8 @@ NO_TARGET = [{"type": "DisruptionTarget", "status": "False", "reason": "Terminat
         (pod("Failed", reason="OutOfnvidia.com/gpu"), (DISRUPTED, "OutOfnvidia.com/gpu", None)),
         (pod("Failed", reason="UnexpectedAdmissionError"), (DISRUPTED, "UnexpectedAdmissionError", None)),
         (pod("Failed", ended(1), conditions=TARGET), (DISRUPTED, "TerminationByKubelet", 1)),
+        (pod("Failed", ended(0), reason="Terminated", conditions=TARGET), (DISRUPTED, "TerminationByKubelet", 0)),
+        (pod("Failed", ended(0), reason="Terminated"), (DISRUPTED, "Terminated", 0)),
         (pod("Failed", ended(1), conditions=NO_TARGET), (FAILED, "Error", 1)),
         (pod("Running", alive("worker"), conditions=TARGET), None),
         (pod("Running", alive("worker"), deleting=True), (DISRUPTED, "PodDeleted", None)),

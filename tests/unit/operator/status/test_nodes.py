@@ -111,3 +111,10 @@ def test_held_membership_is_told() -> None:
     assert held["reason"] == "HoldingMembership"
     assert "Membership is held" in held["message"]
     assert world.condition("Ready")["status"] == "True"
+
+
+def test_a_state_that_cannot_be_stored_is_told() -> None:
+    world = running(2)
+    world.form(0, 1, round=1, details={"storeError": "etcd is not reachable"})
+    world.settle()
+    assert "cannot be stored: etcd is not reachable" in world.condition("RendezvousReady")["message"]
