@@ -264,6 +264,49 @@ def test_a_training_run_writes_heartbeats_and_nothing_else(three: VirtualRun) ->
     assert three.backend.writes - before <= 3 * 10 / 0.75
 
 
+# pytorch#185930: many nodes share one object.
+
+
+@pytest.fixture
+def crowd() -> VirtualRun:
+    """Forty nodes that train; at ten heartbeats a second for all, each beats every 4 s, not every second."""
+    run = VirtualRun(min_nodes=1, max_nodes=40)
+    run.start(*(f"n{number:02}" for number in range(40)))
+    run.advance(1)
+    assert len(run.members()) == 40
+    return run
+
+
+def test_many_nodes_make_no_more_heartbeats_than_the_backend_can_take(crowd: VirtualRun) -> None:
+    before = crowd.backend.writes
+    crowd.advance(30)
+    assert crowd.backend.writes - before <= 30 * 10 / 0.8
+    assert len(crowd.members()) == 40
+    assert crowd.state.round == 0
+
+
+def test_one_of_many_that_dies_is_noticed_after_three_of_its_intervals(crowd: VirtualRun) -> None:
+    crowd.kill("n39")
+    crowd.advance(11)
+    assert crowd.state.round == 0
+    crowd.advance(10)
+    assert len(crowd.members()) == 39
+
+
+def test_when_most_nodes_leave_the_rest_is_given_time_to_beat_more_often(crowd: VirtualRun) -> None:
+    crowd.advance(20)
+    for number in range(2, 40):
+        crowd.leave(f"n{number:02}")
+    crowd.advance(8)
+    assert crowd.members() == {"n00": 0, "n01": 1}
+    before = crowd.state.round
+    crowd.advance(30)
+    assert crowd.state.round == before
+    crowd.kill("n01")
+    crowd.advance(10)
+    assert crowd.members() == {"n00": 0}
+
+
 def test_the_state_of_a_thousand_nodes_fits_its_budget() -> None:
     nodes = [
         Node(key=f"{number:032x}", address=f"dummy{number}.dummy1-dummy1-dummy1-dummy1.com", pid=12345)

@@ -164,7 +164,7 @@ class VirtualRun:
         seed: int = 0,
     ) -> None:
         limits = Limits(min_nodes=min_nodes, max_nodes=max_nodes)
-        self.rules = Rules(limits=limits, last_call=last_call, expiry=interval * attempts, interval=interval)
+        self.rules = Rules(limits=limits, last_call=last_call, interval=interval, attempts=attempts)
         self.backend = CheckedBackend(limits)
         self.now = 0.0
         self.agents: dict[str, Agent] = {}
@@ -232,8 +232,10 @@ class VirtualRun:
         return {name for name, agent in self.agents.items() if agent.node.key in self.state.spares}
 
     def _act(self, agent: Agent) -> None:
+        # Like the driver, which looks each interval whether a beat is due by then.
+        agent.next_beat = min(agent.next_beat, self.now + agent.peer.beat_seconds)
         if self.now >= agent.next_beat:
-            agent.next_beat = self.now + self.rules.interval * self._rng.uniform(0.8, 1.0)
             agent.beat()
+            agent.next_beat = self.now + agent.peer.beat_seconds * self._rng.uniform(0.8, 1.0)
         with contextlib.suppress(RendezvousConnectionError):
             agent.act()

@@ -259,7 +259,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
                 driver.note_outage(error)
                 if not driver.left(deadline):
                     raise
-                driver.back_off(next(failures), deadline)
+                driver.back_off(next(failures), self._peer.known, deadline)
                 continue
             self._beats.start(driver.next_beat())
             state = step.after
@@ -274,7 +274,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
                 failures = itertools.count()
                 driver.wait_for_news(state, deadline)
             else:
-                driver.back_off(next(failures), deadline)
+                driver.back_off(next(failures), state, deadline)
 
     def _join_timeout(self, state: State) -> RendezvousTimeoutError:
         try:
@@ -350,8 +350,8 @@ def _rules(settings: RendezvousSettings) -> Rules:
     return Rules(
         limits=Limits(min_nodes=settings.min_nodes, max_nodes=settings.max_nodes),
         last_call=settings.timeout.last_call.total_seconds(),
-        expiry=settings.expiry,
         interval=settings.keep_alive_interval.total_seconds(),
+        attempts=settings.keep_alive_max_attempt,
     )
 
 

@@ -8,6 +8,9 @@ Liveness: each node counts its own heartbeats in the state. Observers note by th
 change (`observation`), and whoever first finds that a node has been silent for too long removes it. Two corrections
 keep healthy nodes in: nobody removes itself, and time in which an observer saw nothing at all does not count against
 others, so that an outage of the backend, during which nobody's heartbeat gets through, expels nobody.
+
+Heartbeats are writes of the one state, so a run as a whole makes `BEATS_PER_SECOND` of them at most: from 51 nodes at
+the usual interval of 5 s on, each node beats more rarely, and its silence is noticed correspondingly later.
 """
 
 import time
@@ -22,6 +25,9 @@ from elasticjob.rendezvous.encoding import decode, encode
 from elasticjob.rendezvous.errors import RendezvousConnectionError, RendezvousError
 from elasticjob.rendezvous.observation import Observation, last_call_over, observe, silent
 from elasticjob.rendezvous.state import Limits, Node, State, beat, close, join, remove, settle
+
+BEATS_PER_SECOND = 10
+"""How many heartbeats all nodes of a run together make at most."""
 
 _T = TypeVar("_T")
 
@@ -48,14 +54,18 @@ class Rules:
     Args:
         limits: How many nodes a round may have.
         last_call: How long a round with enough nodes waits for more.
-        expiry: After how much silence a node is removed.
-        interval: How often nodes beat.
+        interval: How often nodes beat, if they are not too many.
+        attempts: After so many intervals of silence a node is removed.
     """
 
     limits: Limits
     last_call: float
-    expiry: float
     interval: float
+    attempts: int
+
+    def beat_seconds(self, state: State) -> float:
+        """How often nodes beat, as many as there are."""
+        return max(self.interval, len(state.nodes) / BEATS_PER_SECOND)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +111,9 @@ class Peer:
         self._source = source
         self._clock = clock
         self._observation = Observation()
+        self._expiry = rules.interval * rules.attempts
+        self._expiry_until = 0.0
+        self._decoded: tuple[bytes, State] | None = None
         self._has_joined = False
         self.round: int | None = None
         """The newest round that this node has been told to be in. Set by `enter_round`."""
@@ -117,6 +130,11 @@ class Peer:
         """Whether this node is a member of a complete round that it has not been in before."""
         newer = self.round is None or state.round > self.round
         return state.complete and newer and self._node.key in state.participants
+
+    @property
+    def beat_seconds(self) -> float:
+        """How often this node should beat, as far as it knows."""
+        return self._rules.interval if self.known is None else self._rules.beat_seconds(self.known)
 
     def step(self, intent: Intent) -> Step:
         """Read, decide, and write if there is something to change.
@@ -157,7 +175,7 @@ class Peer:
         join may conclude that, lest two processes of one name drive each other out for ever.
         """
         me = self._node
-        gone = silent(self._observation, now=self._clock(), expiry=self._rules.expiry)
+        gone = silent(self._observation, now=self._clock(), expiry=self._expiry)
         if intent is Intent.JOIN and not self._has_joined and me.name:
             gone |= {key for key, node in state.nodes.items() if (node.name, node.local_id) == (me.name, me.local_id)}
         return gone - {me.key}
@@ -176,9 +194,15 @@ class Peer:
             self._note(first)
             return first, None
         data, token = stored
-        state = decode(data, source=self._source)
+        state = self._decode(data)
         self._note(state)
         return state, token
+
+    def _decode(self, data: bytes) -> State:
+        """Decode, or return the state of last time if it has not changed; most reads find that."""
+        if self._decoded is None or self._decoded[0] != data:
+            self._decoded = (data, decode(data, source=self._source))
+        return self._decoded[1]
 
     def _write(self, intent: Intent, before: State, after: State, token: Token | None) -> Step:
         data = encode(after)
@@ -189,7 +213,7 @@ class Peer:
         else:
             current, _, written = answer
         if not written:
-            after = before if current is None else decode(current, source=self._source)
+            after = before if current is None else self._decode(current)
         self._note(after)
         return Step(intent=intent, before=before, after=after, written=written)
 
@@ -200,7 +224,17 @@ class Peer:
             if blind > 0:
                 self._observation = _forgive(self._observation, blind)
         self._observation = observe(self._observation, state, now=now)
+        self._adapt_expiry(state, now)
         self.known, self.known_at = state, now
+
+    def _adapt_expiry(self, state: State, now: float) -> None:
+        """Be as patient as the rarest beating demands that was in force a moment ago.
+
+        When many nodes leave at once, those that stay may beat more often again, but have not done so yet.
+        """
+        expiry = self._rules.beat_seconds(state) * self._rules.attempts
+        if expiry >= self._expiry or now >= self._expiry_until:
+            self._expiry, self._expiry_until = expiry, now + max(expiry, self._expiry)
 
     def _calling(self, call: Callable[[], _T]) -> _T:
         try:

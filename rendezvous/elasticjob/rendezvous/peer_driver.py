@@ -23,9 +23,14 @@ logger = logging.getLogger(__name__)
 READS_PER_SECOND = 200
 """How many reads of the state all nodes of a run together make at most while they wait."""
 LEAST_POLL_SECONDS, MOST_POLL_SECONDS = 0.1, 1.0
+EARLIEST_BEAT = 0.8
+"""Beats come after 80 to 100 % of the interval."""
 FIRST_BACKOFF_SECONDS = 0.05
-LEAST_BACKOFF_CAP_SECONDS, MOST_BACKOFF_CAP_SECONDS = 0.5, 10.0
-BACKOFF_CAP_SECONDS_PER_NODE = 0.02
+LEAST_BACKOFF_CAP_SECONDS, MOST_BACKOFF_CAP_SECONDS = 0.5, 30.0
+BACKOFF_CAP_SECONDS_PER_NODE = 0.1
+"""With so much time for each node that wants to write, about half of the writes get through at 50 ms a cycle."""
+LEAST_LOCK_SECONDS = 0.5
+"""How long a step waits for one of another thread at least: that one need not be stuck."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +62,7 @@ class PeerDriver:
         # Backends need not be thread-safe.
         self._lock = threading.Lock()
         self._outage_since: float | None = None
+        self._last_beat = timing.clock()
 
     def deadline(self, timeout: float) -> float:
         """The time in `timeout` seconds, on the monotonic clock."""
@@ -73,10 +79,11 @@ class PeerDriver:
             RendezvousConnectionError: The backend does not answer, neither to this call nor to that of another thread.
             RendezvousStateError: The stored state is corrupt.
         """
+        wait = max(wait, LEAST_LOCK_SECONDS)
         if not self._lock.acquire(timeout=wait):
             raise RendezvousConnectionError(
                 f"The backend of the rendezvous '{self._settings.run_id}' has not answered an earlier call for "
-                f"{wait:g} s."
+                f"{wait:.1f} s."
             )
         try:
             step = self._peer.step(intent)
@@ -93,14 +100,15 @@ class PeerDriver:
             RendezvousTimeoutError: Other nodes were quicker until the deadline.
         """
         for attempt in itertools.count():
-            if self.step(intent, wait=self.left(deadline)).written:
+            step = self.step(intent, wait=self.left(deadline))
+            if step.written:
                 return
+            self.back_off(attempt, step.after, deadline)
             if not self.left(deadline):
                 raise RendezvousTimeoutError(
                     f"To {intent.value} the rendezvous '{self._settings.run_id}' did not succeed in {attempt + 1} "
                     "attempt(s): other nodes were always quicker to write."
                 )
-            self.back_off(attempt, deadline)
 
     def finish(self, intent: Intent, timeout: float) -> None:
         """Get a last intent through, in `timeout` seconds at most, whatever hangs.
@@ -135,29 +143,49 @@ class PeerDriver:
             self.note_outage(error)
             return known
 
-    def back_off(self, attempt: int, deadline: float) -> None:
-        """Pause after attempt number `attempt`, counted from 0, has failed."""
-        per_node = BACKOFF_CAP_SECONDS_PER_NODE * self._settings.max_nodes
-        chosen = min(MOST_BACKOFF_CAP_SECONDS, max(LEAST_BACKOFF_CAP_SECONDS, per_node))
-        cap = self._settings.cas_backoff_max_seconds or chosen
+    def back_off(self, attempt: int, state: State | None, deadline: float) -> None:
+        """Pause after attempt number `attempt`, counted from 0, has failed.
+
+        Args:
+            state: The state as it is now, if known: it tells how many nodes may want to write.
+        """
+        cap = self._settings.cas_backoff_max_seconds or self._backoff_cap(state)
         pause = self._timing.rng.uniform(0.0, min(cap, FIRST_BACKOFF_SECONDS * 2 ** min(attempt, 16)))
         self._timing.sleep(min(pause, self.left(deadline)))
+
+    def _backoff_cap(self, state: State | None) -> float:
+        writers = 0
+        if state is not None:
+            joining = 0 if state.complete else self._settings.max_nodes - len(state.participants)
+            writers = max(joining, len(state.nodes) // 8)
+        wanted = BACKOFF_CAP_SECONDS_PER_NODE * writers
+        return min(MOST_BACKOFF_CAP_SECONDS, max(LEAST_BACKOFF_CAP_SECONDS, wanted))
 
     def wait_for_news(self, state: State, deadline: float) -> None:
         """Pause until it is time to look at the state again."""
         self._timing.sleep(min(poll_seconds(state), self.left(deadline)))
 
     def beat(self) -> bool:
-        """One heartbeat; says whether it was the first to fail of an outage. Never raises."""
+        """One heartbeat, if it is due; says whether it was the first to fail of an outage. Never raises.
+
+        That other nodes were quicker is no failure: there are several attempts before a node counts as dead.
+        """
         try:
-            self.persist(Intent.BEAT, self.deadline(self._settings.timeout.heartbeat.total_seconds()))
+            wait = self._settings.timeout.heartbeat.total_seconds()
+            if self._timing.clock() < self._last_beat + EARLIEST_BEAT * self._peer.beat_seconds:
+                self.step(Intent.WATCH, wait=wait)
+            else:
+                self.persist(Intent.BEAT, self.deadline(wait))
+                self._last_beat = self._timing.clock()
+        except RendezvousTimeoutError as error:
+            logger.debug("A heartbeat is put off: %s", error)
         except Exception as error:  # the backend may be anybody's code
             return self.note_outage(error)
         return False
 
     def next_beat(self) -> float:
-        """Seconds until the next heartbeat: a little early at random, so that nodes do not beat in step."""
-        return self._timing.rng.uniform(0.8, 1.0) * self._settings.keep_alive_interval.total_seconds()
+        """Seconds until `beat` is to be called next: a little early at random, so that nodes do not beat in step."""
+        return self._timing.rng.uniform(EARLIEST_BEAT, 1.0) * self._settings.keep_alive_interval.total_seconds()
 
     def note_outage(self, error: Exception) -> bool:
         """Warn once for an outage; says whether it has just begun."""

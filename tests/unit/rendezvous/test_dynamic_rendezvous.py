@@ -31,6 +31,12 @@ def test_nodes_that_join_get_ranks_by_address_and_one_meeting_point(run: Run) ->
     assert [handler.num_nodes_waiting() for handler in handlers] == [0, 0, 0]
 
 
+def test_many_nodes_that_join_at_once_get_each_rank_once(run: Run) -> None:
+    handlers = [run.handler(16, 16) for _ in range(16)]
+    assert sorted(ranks(run.join(*handlers))) == [(rank, 16) for rank in range(16)]
+    assert run.state.round == 0
+
+
 def test_each_round_has_a_store_and_a_meeting_point_of_its_own(run: Run) -> None:
     handler = run.handler()
     first = handler.next_rendezvous()
