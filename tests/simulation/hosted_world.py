@@ -18,6 +18,7 @@ from elasticjob.rendezvous.orders import CloseReason, NodeFacts, NodePhase, RunO
 from elasticjob.rendezvous.protocol import (
     ErrorCode,
     Failure,
+    HeartbeatAnswer,
     HeartbeatRequest,
     JoinFormed,
     JoinRequest,
@@ -99,7 +100,9 @@ class Leader:
             if isinstance(request, JoinRequest):
                 self._join(coordinator, uid, request, reply)
             elif isinstance(request, HeartbeatRequest):
-                reply(coordinator.heartbeat(uid, request, self.world.now))
+                answer = coordinator.heartbeat(uid, request, self.world.now)
+                self.world.check_heartbeat(uid, request, answer)
+                reply(answer)
             elif isinstance(request, LeaveRequest):
                 coordinator.leave(uid, request, self.world.now)
                 reply(None)
@@ -518,6 +521,17 @@ class World:
             assert [node.name for node in stored.participants.values()] == [member.pod for member in result.members]
         elif isinstance(result, ProtocolError) and result.code is ErrorCode.CLOSED:
             assert self.cell.history[-1].closed is not None, "the end was told before it was stored"
+
+    def check_heartbeat(self, uid: str, request: HeartbeatRequest, answer: HeartbeatAnswer) -> None:
+        """Nobody is left in peace in a round that is not the newest of this leader, or that it is not in."""
+        assert answer.round == 0 or answer.round in self.cell.rounds, (
+            f"round {answer.round} was told before it was stored"
+        )
+        if answer.closed is not None:
+            assert self.cell.history[-1].closed is not None, "the end was told before it was stored"
+        elif not answer.evicted:
+            assert request.round == answer.round
+            assert uid in self.cell.rounds[request.round].participants
 
     def check_member(self, pod: Pod, answer: JoinFormed) -> None:
         members = answer.members

@@ -258,7 +258,8 @@ async def test_membership_is_recorded_and_heartbeats_are_not() -> None:
         await asyncio.sleep(0.05)
         names = [event["name"] for event in hosted.events]
         assert names.count("NodeJoined") == 2
-        assert names.count("RoundFormed") == 3
+        assert names.count("NodeRanked") == 2
+        assert names.count("RoundFormed") == 1
         assert all(event["run_id"] == RUN for event in hosted.events)
         joined = next(event for event in hosted.events if event["name"] == "NodeJoined")
         assert (joined["hostname"], joined["local_id"], joined["pid"]) == ("digits-0-0", 0, 1)

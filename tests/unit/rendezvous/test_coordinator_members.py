@@ -411,9 +411,12 @@ def test_trouble_with_the_store_is_shown_until_it_is_over() -> None:
 
 def test_every_round_is_recorded_once_for_the_run_and_once_for_each_node() -> None:
     driver = formed()
-    records = driver.names("RoundFormed")
-    assert [record.rank for record in records] == [0, 1, 2, None]
-    assert {record.node_state for record in records} == {NodeState.RUNNING}
+    ranked = driver.names("NodeRanked")
+    assert [(record.index, record.rank, record.node_state) for record in ranked] == [
+        (index, index, NodeState.RUNNING) for index in range(3)
+    ]
+    (about_the_run,) = driver.names("RoundFormed")
+    assert (about_the_run.index, about_the_run.node_state) == (None, NodeState.RUNNING)
     assert len(driver.names("NodeJoined")) == 3
     told = len(driver.events)
     for _ in range(10):

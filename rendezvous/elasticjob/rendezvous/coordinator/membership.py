@@ -370,7 +370,7 @@ class Membership:
             if waiter is not None:
                 self.effects.append(Answer(waiter=waiter, result=formed.answer(uid)))
             self.record_node(
-                "RoundFormed",
+                "NodeRanked",
                 f"{session.label} is rank {formed.ranks[uid]} of round {formed.round}",
                 NodeState.RUNNING,
                 session,
