@@ -43,6 +43,7 @@ class Schedule(RuleBasedStateMachine):
 
     @rule(writes=st.one_of(st.none(), st.integers(min_value=0, max_value=8)))
     def reconcile(self, writes: int | None) -> None:
+        assert self.world.plan() == self.world.plan()
         with contextlib.suppress(CrashError):
             self.world.step(crash_after=writes)
 
@@ -114,10 +115,6 @@ class Schedule(RuleBasedStateMachine):
     def no_more_failures_are_counted_than_pods_have_failed(self) -> None:
         assert self.ledger.failures <= len(self.failed_pods)
 
-    @invariant()
-    def planning_twice_decides_the_same(self) -> None:
-        assert self.world.plan() == self.world.plan()
-
     def teardown(self) -> None:
         """When nothing happens any more the job comes to rest with exactly the wanted pods."""
         self.world.later(120)
@@ -137,4 +134,4 @@ class Schedule(RuleBasedStateMachine):
 
 
 TestSchedules = Schedule.TestCase
-TestSchedules.settings = settings(max_examples=30, stateful_step_count=30)
+TestSchedules.settings = settings(max_examples=25, stateful_step_count=30)
