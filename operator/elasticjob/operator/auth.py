@@ -68,7 +68,7 @@ class Issuer(Protocol):
 
 
 class _Unknown(Exception):  # noqa: N818 - says what is wrong with the key
-    """The token cannot be verified with the published keys."""
+    """No published keys are at hand."""
 
 
 class Authenticator:
@@ -140,8 +140,10 @@ class Authenticator:
         if kid not in self._keys:
             await self._refresh(kid)
         key = self._keys.get(kid)
+        if key is None and not self._keys:
+            raise _Unknown("the keys of the cluster cannot be read")
         if key is None:
-            raise _Unknown(f"the cluster publishes no key {kid[:64]!r}")
+            raise _unauthenticated(f"the cluster publishes no key {kid[:64]!r}")
         return key
 
     async def _refresh(self, kid: str) -> None:

@@ -14,12 +14,13 @@ Invariants:
 """
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -48,6 +49,8 @@ T = TypeVar("T")
 
 SHOW_DELAY = 0.02
 """Seconds for which changes of a run are gathered before they are shown."""
+AFTER_FAULT = 1.0
+"""Seconds until a run is looked at again whose decision failed unexpectedly."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +152,8 @@ class Host:
             self._inbox[run_id] = orders
             loop = self._loop
         if loop is not None and is_first:
-            loop.call_soon_threadsafe(self._take_notes)
+            with contextlib.suppress(RuntimeError):  # the loop has just ended
+                loop.call_soon_threadsafe(self._take_notes)
 
     # -- life
 
@@ -284,7 +288,17 @@ class Host:
             elif run is None:
                 self._begin(orders)
             else:
-                self._follow(run, orders)
+                with self._contained(run):
+                    self._follow(run, orders)
+
+    @contextlib.contextmanager
+    def _contained(self, run: Run) -> Iterator[None]:
+        """A fault in deciding about one run must not keep the others from being served."""
+        try:
+            yield
+        except Exception:
+            log.exception("Run %s of job %s/%s failed", run.orders.run_id, run.orders.namespace, run.orders.job)
+            self._timers.set(run.orders.run_id, self._clock() + AFTER_FAULT)
 
     def _begin(self, orders: RunOrders) -> None:
         run = self._runs[orders.run_id] = Run(orders=orders)
@@ -364,8 +378,9 @@ class Host:
     def _tick(self, run_id: str) -> None:
         run = self._runs.get(run_id)
         if run is not None and run.coordinator is not None:
-            run.coordinator.tick(self._clock())
-            self._carry_out(run)
+            with self._contained(run):
+                run.coordinator.tick(self._clock())
+                self._carry_out(run)
 
     # -- what becomes of the state
 

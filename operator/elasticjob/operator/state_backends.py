@@ -41,11 +41,13 @@ class JobConfigMaps:
         self._namespace = orders.namespace
         self._job = orders.job
         self._run_id = orders.run_id
+        self._has_been_here = False
 
     def read(self, name: str) -> Body | None:
         """The object, or None when there is none.
 
         One that an earlier job of this name has left, and that the garbage collector has not reached yet, is deleted.
+        A run that has had a state itself deletes nothing: then a foreign object belongs to a later job.
         """
         try:
             found = self._wait(self._cluster.get(CONFIG_MAPS, namespace=self._namespace, name=name))
@@ -53,7 +55,8 @@ class JobConfigMaps:
             return None
         except errors.ClusterError as error:
             raise self._failed(name, error) from error
-        if not self._is_left_over(found):
+        if self._has_been_here or not self._is_left_over(found):
+            self._has_been_here = True
             return found
         self._delete(name, found["metadata"]["uid"])
         return None
@@ -61,11 +64,13 @@ class JobConfigMaps:
     def create(self, body: Body) -> Body:
         """Make an object."""
         try:
-            return self._wait(self._cluster.create(CONFIG_MAPS, body, namespace=self._namespace))
+            created = self._wait(self._cluster.create(CONFIG_MAPS, body, namespace=self._namespace))
         except errors.AlreadyExists as error:
             raise AlreadyExists(str(error)) from error
         except errors.ClusterError as error:
             raise self._failed(body["metadata"]["name"], error) from error
+        self._has_been_here = True
+        return created
 
     def replace(self, body: Body) -> Body:
         """Write an object that was read before."""
