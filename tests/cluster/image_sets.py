@@ -91,7 +91,9 @@ def _bootstrap(path: Path) -> None:
     log = cache_dir() / "mmdebstrap.log"
     with _scratch() as scratch, step("installing a minimal Debian with Python for images"):
         archive = scratch / "base.tar"
-        command = ["mmdebstrap", "--variant=minbase", "--include=python3,ca-certificates", _SUITE, str(archive)]
+        # Unsafe is a crash in the middle: then there is no cache entry, and the next run starts anew.
+        settings = ["--variant=minbase", "--include=python3,ca-certificates", "--dpkgopt=force-unsafe-io"]
+        command = ["mmdebstrap", *settings, _SUITE, str(archive)]
         run_long(command, what="mmdebstrap", log=log, timeout=_TIMEOUT)
         archive.replace(path)
 
