@@ -25,11 +25,13 @@ from elasticjob.operator.errors import NotLeader
 from elasticjob.operator.halves import Keeper, Main, RestartPolicy
 from elasticjob.operator.health import HealthServer
 from elasticjob.operator.hosting import HostContext, HostSwitch, ServerFactory
+from elasticjob.operator.leader_label import LeaderLabel
 from elasticjob.operator.metrics import Metrics
 from elasticjob.operator.pods import OperatorFacts
 from elasticjob.operator.ports import Clock, ClusterPort
 from elasticjob.operator.reconcile import Planner
 from elasticjob.operator.resources import JOBS
+from elasticjob.operator.rights import require_watch_rights
 from elasticjob.operator.settings import Settings
 from elasticjob.operator.shell import watch
 
@@ -37,8 +39,6 @@ _log = logging.getLogger(__name__)
 
 SILENCE_LIMIT = 30.0
 """Seconds without a turn of an event loop after which the process counts as hanging."""
-WATCH_SETTLE = 5.0
-"""Seconds for which the watches must have run to count as active: longer than refused ones take to fail."""
 WATCH_FAILURES = 40
 """Failures of the watches in a row after which the process ends. An API server away for minutes is no reason."""
 
@@ -87,9 +87,11 @@ class App:
         self._watch_keeper = self._keeper("watch", self._watch, most=WATCH_FAILURES)
         self._server_keeper: Keeper | None = None
         self._server_task: asyncio.Task[None] | None = None
-        self._watching_since: float | None = None
+        self._watches = False
+        self._has_failed = False
         self._stop: asyncio.Event | None = None
         self._elector: Elector | None = None
+        self._label: LeaderLabel | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.health = HealthServer(port=settings.health_port, live=self.live, ready=self.ready, metrics=parts.metrics)
 
@@ -105,8 +107,7 @@ class App:
     def ready(self) -> list[str]:
         """What is missing to take over at once."""
         troubles = [] if self.controller.synced else ["the cluster's objects have not been listed"]
-        since = self._watching_since
-        if since is None or self._clock.now() - since < WATCH_SETTLE:
+        if not self._watches:
             troubles.append("the watches are not active")
         return troubles
 
@@ -143,11 +144,14 @@ class App:
             _task(self._controller_keeper.run(), "controller"),
             _task(self._watch_keeper.run(), "watch"),
         ]
+        label = self._label = LeaderLabel(
+            cluster=cluster, namespace=self.settings.namespace, pod=self.settings.pod_name
+        )
+        parts.append(_task(label.run(), "label"))
         told = _task(_until(stop), "stop")
         ended, _ = await asyncio.wait({election, told, *parts}, return_when=asyncio.FIRST_COMPLETED)
-        status = 0
         for task in ended - {told}:
-            status = 1
+            self._has_failed = True
             _log.critical("%s ended", task.get_name(), exc_info=task.exception())
         leave.set()
         try:
@@ -157,7 +161,7 @@ class App:
         except TimeoutError:
             _log.critical("the operator did not end in time")
             return 1
-        return status
+        return int(self._has_failed)
 
     def _make_elector(self, cluster: ClusterPort) -> Elector:
         async def epoch_floor() -> int:
@@ -190,11 +194,13 @@ class App:
         server, self._server_task = self._server_task, None
         self._server_keeper = None
         self._host.connect(None)
+        self._show_label(leads=False)
         await asyncio.gather(self.controller.stand_by(), _cancel([server] if server else []))
 
     def _server_ended(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and task.exception() is not None and self._stop is not None:
             _log.critical("rendezvous ended", exc_info=task.exception())
+            self._has_failed = True
             self._stop.set()
 
     def _serve(self, epoch: int, factory: ServerFactory) -> Main:
@@ -211,6 +217,7 @@ class App:
             def started() -> None:
                 self._host.connect(server)
                 self.controller.enqueue_all()
+                self._show_label(leads=True)
 
             try:
                 await server.serve(stop, started=started)
@@ -223,23 +230,36 @@ class App:
 
         return serve
 
+    def _show_label(self, *, leads: bool) -> None:
+        loop, label = self._loop, self._label
+        if loop is not None and label is not None:
+            loop.call_soon_threadsafe(lambda: label.show(leads=leads and self._server_task is not None))
+
     def _resign(self) -> None:
         loop, elector = self._loop, self._elector
         if loop is not None and elector is not None:
             loop.call_soon_threadsafe(elector.resign)
 
     async def _watch(self, stop: asyncio.Event) -> None:
+        await self._check_rights()
         started = asyncio.Event()
         note = asyncio.create_task(self._note_watching(started))
         try:
             await watch(self.controller, self.settings, connect=self._parts.connect, stop=stop, started=started)
         finally:
-            self._watching_since = None
+            self._watches = False
             note.cancel()
+
+    async def _check_rights(self) -> None:
+        cluster = Cluster(await self._parts.connect(), timeout=self.settings.api_timeout_seconds, metrics=self.metrics)
+        try:
+            await require_watch_rights(cluster, self.settings.scopes)
+        finally:
+            await cluster.close()
 
     async def _note_watching(self, started: asyncio.Event) -> None:
         await started.wait()
-        self._watching_since = self._clock.now()
+        self._watches = True
 
     def _keeper(self, name: str, main: Main, *, most: int = 10) -> Keeper:
         policy = RestartPolicy(most=most)

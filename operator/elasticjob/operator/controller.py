@@ -32,6 +32,7 @@ _log = logging.getLogger(__name__)
 RELIST_SETTLE = 1.0
 """Seconds to wait after the first sign of a re-list, so that one comparison answers for all of it."""
 PUMP_PERIOD = 0.5
+STAND_BY_SECONDS = 2.0
 
 
 class Controller:
@@ -97,7 +98,10 @@ class Controller:
             session.end().add_done_callback(ended)
 
         if self._post(end):
-            await done.wait()
+            # Should the half end in between, nobody would answer. The fence refuses its writes in any case.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STAND_BY_SECONDS):
+                    await done.wait()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run the half until `stop` is set."""

@@ -10,6 +10,7 @@ CONFIG_MAPS = Resource(group="", version="v1", plural="configmaps")
 SECRETS = Resource(group="", version="v1", plural="secrets")
 LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases")
 EVENTS = Resource(group="events.k8s.io", version="v1", plural="events")
+ACCESS_REVIEWS = Resource(group="authorization.k8s.io", version="v1", plural="selfsubjectaccessreviews")
 TOKEN_REVIEWS = Resource(group="authentication.k8s.io", version="v1", plural="tokenreviews")
 
 WATCHED = (JOBS, PODS, SERVICES)

@@ -22,7 +22,7 @@ from elasticjob.operator.resources import WATCHED, selector_of
 from elasticjob.operator.settings import Settings
 
 _ERROR_BACKOFFS = (0.5, 1, 1)
-"""Seconds between tries of one request. A watch that stays refused ends Kopf soon, and readiness with it."""
+"""Seconds between tries of one request. What stays refused ends Kopf soon; it is then started anew."""
 
 
 class Feed(Protocol):

@@ -196,7 +196,7 @@ class Jobs:
 
 
 async def eventually(
-    check: Callable[[], bool] | Callable[[], Awaitable[bool]], *, what: str, seconds: float = 60.0
+    check: Callable[[], bool] | Callable[[], Awaitable[bool]], *, what: str, seconds: float = 120.0
 ) -> None:
     """Wait until something holds. The limit is for a machine that is busy otherwise, not what is to be expected."""
     ends = time.monotonic() + seconds

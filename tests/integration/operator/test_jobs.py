@@ -8,7 +8,7 @@ from elasticjob.operator.ports import Resource
 from elasticjob.operator.resources import EVENTS, JOBS, PODS, SERVICES
 from tests.integration.operator.operators import Jobs, Operator, eventually
 
-pytestmark = pytest.mark.timeout(300, func_only=True)
+pytestmark = pytest.mark.timeout(600, func_only=True)
 
 QUOTAS = Resource(group="", version="v1", plural="resourcequotas")
 QUOTA = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}

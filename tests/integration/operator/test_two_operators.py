@@ -10,7 +10,7 @@ from elasticjob.operator.constants import LABEL_NODE_INDEX
 from elasticjob.operator.resources import JOBS
 from tests.integration.operator.operators import LEASE_SECONDS, Jobs, OperatorProcess, eventually
 
-pytestmark = pytest.mark.timeout(300, func_only=True)
+pytestmark = pytest.mark.timeout(600, func_only=True)
 
 Start = Callable[..., OperatorProcess]
 

@@ -76,7 +76,7 @@ class ScriptedCluster:
     async def create(
         self, resource: Resource, body: Body, *, namespace: str | None, timeout: float | None = None
     ) -> Body:
-        return self._do("create", resource, body["metadata"]["name"], body)
+        return self._do("create", resource, body["metadata"].get("name", ""), body)
 
     async def replace(
         self, resource: Resource, body: Body, *, subresource: str = "", timeout: float | None = None

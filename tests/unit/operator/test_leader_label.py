@@ -1,0 +1,76 @@
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from elasticjob.operator import leader_label
+from elasticjob.operator.errors import Forbidden, NotFound
+from elasticjob.operator.leader_label import LeaderLabel
+from elasticjob.operator.ports import Body
+from tests.unit.operator.fakes import Call, ScriptedCluster
+
+
+def values(cluster: ScriptedCluster) -> list[str | None]:
+    """The label's values as they were written."""
+    return [call.body["metadata"]["labels"]["elasticjob.dev/leader"] for call in cluster.calls if call.body]
+
+
+@contextlib.asynccontextmanager
+async def running(cluster: ScriptedCluster) -> AsyncIterator[LeaderLabel]:
+    label = LeaderLabel(cluster=cluster, namespace="ns", pod="operator-1")
+    task = asyncio.create_task(label.run())
+    await turns()
+    yield label
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def turns() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_a_label_left_by_an_earlier_run_is_taken_away() -> None:
+    cluster = ScriptedCluster()
+    async with running(cluster):
+        pass
+    assert values(cluster) == [None]
+    assert cluster.calls[0].name == "operator-1"
+
+
+async def test_the_label_follows_leadership() -> None:
+    cluster = ScriptedCluster()
+    async with running(cluster) as label:
+        label.show(leads=True)
+        await turns()
+        label.show(leads=False)
+        await turns()
+    assert values(cluster) == [None, "true", None]
+
+
+async def test_a_refusal_is_told_once_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(leader_label, "RETRY_SECONDS", 0)
+
+    def answer(call: Call) -> Body:
+        if len(cluster.calls) < 4:
+            raise Forbidden("pods is forbidden", status=403)
+        return {}
+
+    cluster = ScriptedCluster(answer=answer)
+    async with running(cluster):
+        await turns()
+    assert len(cluster.calls) == 4
+    assert len(caplog.records) == 1
+
+
+async def test_outside_of_kubernetes_there_is_nothing_to_label() -> None:
+    def answer(call: Call) -> Body:
+        raise NotFound("no such pod", status=404)
+
+    cluster = ScriptedCluster(answer=answer)
+    async with running(cluster):
+        pass
+    assert len(cluster.calls) == 1
