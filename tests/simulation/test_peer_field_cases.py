@@ -264,6 +264,43 @@ def test_a_training_run_writes_heartbeats_and_nothing_else(three: VirtualRun) ->
     assert three.backend.writes - before <= 3 * 10 / 0.75
 
 
+def test_a_node_that_cannot_beat_does_not_remove_itself() -> None:
+    run = VirtualRun(min_nodes=1, max_nodes=1)
+    run.start("a")
+    run.advance(1)
+    for _ in range(20):
+        run.now += 1
+        run.agents["a"].act()
+    assert run.members() == {"a": 0}
+    assert run.state.round == 0
+
+
+def test_newcomers_do_not_train_beside_members_that_have_not_noticed_them_yet(three: VirtualRun) -> None:
+    for name in "abc":
+        three.agents[name].is_deaf = True
+    three.start("d")
+    three.advance(20)
+    assert three.agents["d"].mode is Mode.JOINING
+    three.agents["b"].is_deaf = False
+    three.advance(7)
+    assert three.members() == {"b": 0, "d": 1}
+
+
+def test_a_last_call_that_begins_anew_is_not_taken_for_the_one_before() -> None:
+    run = VirtualRun(min_nodes=1, max_nodes=4)
+    run.start("a", "late")
+    watcher = run.agents.pop("late")
+    run.advance(1)
+    run.kill("a")
+    for _ in range(8):
+        run.now += 1
+        watcher.peer._note(run.state)  # it sees the call go on, and "a" fall silent
+    assert run.now > run.rules.last_call
+    watcher.act()
+    assert set(run.state.participants) == {watcher.node.key}
+    assert not run.state.complete
+
+
 # pytorch#185930: many nodes share one object.
 
 
@@ -295,9 +332,15 @@ def test_one_of_many_that_dies_is_noticed_after_three_of_its_intervals(crowd: Vi
 
 def test_when_most_nodes_leave_the_rest_is_given_time_to_beat_more_often(crowd: VirtualRun) -> None:
     crowd.advance(20)
+    for name in ("n00", "n01"):
+        crowd.agents[name].beat()
+        crowd.agents[name].next_beat = crowd.now + 4
+    crowd.advance(3.5)
     for number in range(2, 40):
         crowd.leave(f"n{number:02}")
-    crowd.advance(8)
+    for _ in range(32):
+        crowd.advance(0.25)
+        assert {crowd.agents[name].node.key for name in ("n00", "n01")} <= crowd.state.nodes.keys()
     assert crowd.members() == {"n00": 0, "n01": 1}
     before = crowd.state.round
     crowd.advance(30)

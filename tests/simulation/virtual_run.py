@@ -117,6 +117,8 @@ class Agent:
     link: Link
     mode: Mode = Mode.JOINING
     is_paused: bool = False
+    is_deaf: bool = False
+    """Trains on without ever asking whether it must re-join."""
     next_beat: float = 0.0
     memberships: list[Membership] = field(default_factory=list)
 
@@ -133,7 +135,7 @@ class Agent:
         """Join or, while training, find out whether to join again."""
         if self.mode is Mode.JOINING:
             self._join()
-        elif self.mode is Mode.TRAINING:
+        elif self.mode is Mode.TRAINING and not self.is_deaf:
             state = self.peer.step(Intent.WATCH).after
             if nodes_waiting(state, round=self.memberships[-1].round):
                 self.mode = Mode.JOINING
