@@ -5,22 +5,53 @@ a run shows that somebody else leads; then it fails, and its keeper decides.
 """
 
 import asyncio
-import ssl
+import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from elasticjob.operator.auth import Authenticator
+from elasticjob.operator.clock import SystemClock
 from elasticjob.operator.cluster import Cluster, Connect, load_configuration
-from elasticjob.operator.errors import NotLeader
+from elasticjob.operator.errors import ClusterError, NotLeader, Unavailable
 from elasticjob.operator.fenced import FencedCluster
 from elasticjob.operator.host import Host
 from elasticjob.operator.host_state import BackendFactory
 from elasticjob.operator.hosting import HostContext, RendezvousServer, ServerFactory
 from elasticjob.operator.metrics import Metrics
+from elasticjob.operator.ports import Clock, ClusterPort
 from elasticjob.operator.server import RendezvousHttpServer
 from elasticjob.operator.state_backends import backend_factory
+from elasticjob.operator.tls import TlsKeeper
 from elasticjob.rendezvous.backend import RendezvousBackend
+from elasticjob.rendezvous.endpoint import ServerEndpoint
 from elasticjob.rendezvous.orders import RunOrders, RunView
+
+log = logging.getLogger(__name__)
+
+TLS_SECRET = "elasticjob-rendezvous-tls"  # noqa: S105 - its name, not its content
+RENEWAL_INTERVAL = 3600.0
+"""Seconds between two looks at the certificates."""
+
+
+class Trust:
+    """What worker pods are given to check the server against. Written by the server's thread, read by any."""
+
+    def __init__(self) -> None:
+        self._bundle = ""
+
+    def publish(self, bundle: str) -> None:
+        """The server is served with a certificate of these authorities."""
+        self._bundle = bundle
+
+    def bundle(self) -> str:
+        """PEM of the authorities.
+
+        Raises:
+            Unavailable: There is none yet: no pod may be made now.
+        """
+        if not self._bundle:
+            raise Unavailable("the certificates of the rendezvous are not made yet")
+        return self._bundle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +61,15 @@ class ServerParts:
     Args:
         connect: Finds the API server and the credentials.
         address: Address to listen on; None for all.
-        ssl_context: Serves by TLS if given.
+        clock: Tells the time of day for certificates.
+        trust: If given, the server speaks TLS with certificates of its own, and publishes here whom to trust.
     """
 
     metrics: Metrics
     connect: Connect = load_configuration
     address: str | None = None
-    ssl_context: ssl.SSLContext | None = None
+    clock: Clock = field(default_factory=SystemClock)
+    trust: Trust | None = None
 
 
 class HostedRendezvous:
@@ -87,22 +120,50 @@ class HostedRendezvous:
         cluster = Cluster(await self._parts.connect(), timeout=timeout, metrics=self._parts.metrics)
         fenced = FencedCluster(cluster, leadership=self._context.leadership, timeout=timeout)
         self._backends = backend_factory(fenced, loop)
-        self._http = RendezvousHttpServer(
-            self._host,
-            Authenticator(cluster),
-            port=settings.rendezvous_port,
-            address=self._parts.address,
-            ssl_context=self._parts.ssl_context,
-        )
+        renewal: asyncio.Task[None] | None = None
         try:
+            tls = await self._certificates(fenced)
+            self._http = RendezvousHttpServer(
+                self._host,
+                Authenticator(cluster),
+                port=settings.rendezvous_port,
+                address=self._parts.address,
+                ssl_context=None if tls is None else tls.context,
+            )
+            renewal = None if tls is None else asyncio.create_task(self._renew(tls), name="renew certificates")
             await self._host.start()
             await self._http.start()
             started()
             await self._until_told(stop)
         finally:
-            await self._http.stop()
+            if renewal is not None:
+                renewal.cancel()
+            if self._http is not None:
+                await self._http.stop()
             await self._host.stop()
             await cluster.close()
+
+    async def _certificates(self, cluster: ClusterPort) -> TlsKeeper | None:
+        if self._parts.trust is None:
+            return None
+        settings = self._context.settings
+        host = ServerEndpoint.parse(settings.endpoint, tls=True).host
+        tls = TlsKeeper(
+            cluster, namespace=settings.namespace, name=TLS_SECRET, names=(host,), wall=self._parts.clock.wall
+        )
+        await tls.ensure()
+        self._parts.trust.publish(tls.bundle)
+        return tls
+
+    async def _renew(self, tls: TlsKeeper) -> None:
+        assert self._parts.trust is not None
+        while True:
+            await asyncio.sleep(RENEWAL_INTERVAL)
+            try:
+                await tls.ensure()
+            except ClusterError as error:
+                log.warning("The certificates of the rendezvous could not be looked at: %s", error)
+            self._parts.trust.publish(tls.bundle)
 
     async def _until_told(self, stop: asyncio.Event) -> None:
         told = [asyncio.create_task(event.wait()) for event in (stop, self._is_lost)]

@@ -18,9 +18,12 @@ from elasticjob.operator.elector import Leadership, Term
 from elasticjob.operator.errors import NotLeader
 from elasticjob.operator.hosting import HostContext
 from elasticjob.operator.metrics import Metrics
-from elasticjob.operator.rendezvous_server import HostedRendezvous, ServerParts
+from elasticjob.operator.rendezvous_server import TLS_SECRET, HostedRendezvous, ServerParts, Trust
 from elasticjob.operator.settings import from_environment
+from elasticjob.rendezvous.client import HostedRendezvousClient
+from elasticjob.rendezvous.endpoint import ServerEndpoint
 from elasticjob.rendezvous.orders import CloseReason, NodeFacts, NodePhase, RunOrders, RunState, RunView
+from elasticjob.rendezvous.protocol import LeaveOutcome
 from tests.cluster.cluster import Cluster
 
 RUN = "8f14e45f-0000-4000-8000-00000000000a"
@@ -112,20 +115,28 @@ class Operator:
 
 
 @contextlib.asynccontextmanager
-async def operator(site: Site, *, epoch: int, kubeconfig: Path | None = None) -> AsyncIterator[Operator]:
+async def operator(
+    site: Site, *, epoch: int, kubeconfig: Path | None = None, trust: Trust | None = None
+) -> AsyncIterator[Operator]:
     async def connect() -> Configuration:
         configuration = Configuration()
         await config.load_kube_config(str(kubeconfig or site.cluster.kubeconfig), client_configuration=configuration)  # type: ignore[no-untyped-call]
         return configuration
 
-    environment = {"ELASTICJOB_OPERATOR_RENDEZVOUS_PORT": "0", "ELASTICJOB_OPERATOR_RENDEZVOUS_ENDPOINT": "x:1"}
+    environment = {
+        "ELASTICJOB_OPERATOR_NAMESPACE": site.namespace,
+        "ELASTICJOB_OPERATOR_RENDEZVOUS_PORT": "0",
+        "ELASTICJOB_OPERATOR_RENDEZVOUS_ENDPOINT": "127.0.0.1:1",
+    }
     context = HostContext(
         settings=from_environment(environment),
         epoch=epoch,
         leadership=leading(epoch),
         on_change=lambda namespace, job: site.changes.append((namespace, job)),
     )
-    server = HostedRendezvous(context, ServerParts(metrics=Metrics(), connect=connect, address="127.0.0.1"))
+    server = HostedRendezvous(
+        context, ServerParts(metrics=Metrics(), connect=connect, address="127.0.0.1", trust=trust)
+    )
     stop, started = asyncio.Event(), asyncio.Event()
     task = asyncio.create_task(server.serve(stop, started=started.set))
     await asyncio.wait_for(started.wait(), 20)
@@ -275,3 +286,28 @@ async def test_without_access_to_the_published_keys_tokens_are_reviewed(control_
     finally:
         control_plane.kubectl("replace", "--force", "-f", "-", input=binding)
         control_plane.kubectl("delete", "clusterrole,clusterrolebinding", name)
+
+
+async def test_worker_pods_join_by_tls_and_the_certificates_outlive_the_leader(
+    control_plane: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    site = Site(cluster=control_plane, namespace=namespace)
+    site.add_pods(1)
+    trust = Trust()
+    for epoch in (1, 2):
+        async with operator(site, epoch=epoch, trust=trust) as leader:
+            leader.server.apply(site.orders())
+            (tmp_path / "ca.crt").write_text(trust.bundle())
+            (tmp_path / "token").write_text(site.tokens[0])
+            client = HostedRendezvousClient(
+                endpoint=ServerEndpoint(host="127.0.0.1", port=leader.server.port, tls=True),
+                run_id=RUN,
+                address="10.0.0.1",
+                token_file=tmp_path / "token",
+                ca_file=tmp_path / "ca.crt",
+            )
+            assert (await asyncio.to_thread(client.join)).round == epoch
+            await asyncio.to_thread(client.leave, LeaveOutcome.LEFT)
+            client._http.close()
+    secret = control_plane.kubectl.json("-n", namespace, "get", "secret", TLS_SECRET)
+    assert set(secret["data"]) == {"ca.crt", "ca.key", "tls.crt", "tls.key"}
