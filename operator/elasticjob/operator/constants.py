@@ -91,18 +91,15 @@ REASON_ACTIVE_DEADLINE: Final = "ActiveDeadlineExceeded"
 REASON_STARTUP_DEADLINE: Final = "StartupDeadlineExceeded"
 REASON_INVALID_TEMPLATE: Final = "InvalidTemplate"
 REASON_INVALID_SPEC: Final = "InvalidSpec"
-REASON_RESUMED: Final = "Resumed"
 REASON_SUSPENDED: Final = "SuspendedBySpec"
 REASON_RUNNING: Final = "NotSuspended"
 
 # Reasons why a pod ended, where the API has none.
 POD_COMPLETED: Final = "Completed"
 POD_ERROR: Final = "Error"
-POD_OOM_KILLED: Final = "OOMKilled"
 POD_INIT_FAILED: Final = "InitContainerFailed"
 POD_DELETED: Final = "PodDeleted"
 POD_GONE: Final = "PodGone"
-POD_RESTARTED: Final = "ContainerRestarted"
 
 # Reasons of Events.
 EVENT_STARTED: Final = "JobStarted"

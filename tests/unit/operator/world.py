@@ -4,7 +4,6 @@ Time only moves when a test moves it. Nothing here decides anything: it creates,
 """
 
 import copy
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -256,12 +255,3 @@ def running(count: int = 2, **spec: Any) -> World:
     world.form(*range(count))
     world.settle()
     return world
-
-
-def replayed(world: World, events: Iterable[int]) -> None:
-    """Crash after each of these numbers of writes, one after the other."""
-    for number in events:
-        try:
-            world.step(crash_after=number)
-        except CrashError:
-            continue
