@@ -115,12 +115,12 @@ class HttpClient:
         connection.deadline = deadline
         connection.sock.settimeout(_remaining(deadline))
         connection.request(method, path, body=payload, headers=headers)
-        response = connection.getresponse()
-        content = response.read(MAX_ANSWER_BYTES + 1)
-        if len(content) > MAX_ANSWER_BYTES:
-            raise ValueError(f"the answer is longer than {MAX_ANSWER_BYTES} bytes")
-        if response.length:
-            raise http.client.IncompleteRead(content, response.length)
+        with connection.getresponse() as response:
+            content = response.read(MAX_ANSWER_BYTES + 1)
+            if len(content) > MAX_ANSWER_BYTES:
+                raise ValueError(f"the answer is longer than {MAX_ANSWER_BYTES} bytes")
+            if response.length:
+                raise http.client.IncompleteRead(content, response.length)
         if response.will_close:
             self.close()
         retry_after = _seconds(response.getheader("Retry-After"))
@@ -141,8 +141,10 @@ class HttpClient:
                     return plain
                 plain.settimeout(_remaining(deadline))
                 return self._tls.current().wrap_socket(plain, server_hostname=self._endpoint.host)
-            except OSError as error:
+            except BaseException as error:
                 plain.close()
+                if not isinstance(error, OSError):
+                    raise
                 failures.append(f"{address[0]}: {_cause(error)}")
         raise OSError("; ".join(failures) or "the name has no address")
 

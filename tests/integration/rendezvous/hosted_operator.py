@@ -42,7 +42,7 @@ class HostedOperator(AbstractContextManager["HostedOperator"]):
             nodes={},
             max_worker_failures=max_worker_failures,
             keep_alive_interval=1.0,
-            last_call_timeout=1.0,
+            last_call_timeout=60.0,
         )
 
     def __enter__(self) -> "HostedOperator":
@@ -130,7 +130,7 @@ class HostedOperator(AbstractContextManager["HostedOperator"]):
         started.set()
         await ended.wait()
         self._host = None
-        await server.stop(grace=0.0)
+        await server.stop(grace=0.1)
         await host.stop()
 
 

@@ -18,7 +18,7 @@ from tests.cluster.image_sets import image_python
 from tests.integration.rendezvous.hosted_operator import RUN, HostedOperator
 
 TRAINING = Path(__file__).with_name("training.py")
-TIMEOUT = 90.0
+TIMEOUT = 150.0
 
 Note = Mapping[str, Any]
 
