@@ -106,7 +106,7 @@ def _rendezvous_failure(situation: Situation) -> Verdict | None:
 
 
 def _invalid_template(situation: Situation) -> Verdict | None:
-    for problem in situation.observed.problems:
+    for problem in _open_problems(situation):
         if problem.permanent and problem.target.startswith("Pod/"):
             return Verdict(succeeded=False, reason=constants.REASON_INVALID_TEMPLATE, message=problem.message)
     return None

@@ -141,3 +141,12 @@ def test_a_spec_that_cannot_be_understood_is_told_and_its_pods_are_left_alone() 
     world.spec(replicas=2)
     world.settle()
     assert world.condition("Stalled")["status"] == "False"
+
+
+def test_a_hopeless_refusal_of_a_pod_that_is_no_longer_wanted_does_not_end_the_job() -> None:
+    world = running(2)
+    message = 'Pod "digits-7-0" is invalid: spec.containers[0].image: Required value'
+    world.problems = (
+        ApiProblem(target="Pod/digits-7-0", status=422, reason="Invalid", message=message, at=world.clock),
+    )
+    assert world.plan().status is None
