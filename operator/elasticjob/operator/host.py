@@ -199,9 +199,15 @@ class Host:
         return result
 
     def heartbeat(self, run_id: str, pod_uid: str, request: HeartbeatRequest) -> HeartbeatAnswer:
-        """Note that a member is alive."""
+        """Note that a member is alive. Deadlines only move to later times, so nothing is to be scheduled."""
         run, coordinator = self._serving(run_id)
-        return self._call(run, lambda: coordinator.heartbeat(pod_uid, request, self._clock()))
+        try:
+            return coordinator.heartbeat(pod_uid, request, self._clock())
+        except ProtocolError as refusal:
+            raise self._refused(refusal) from None
+        finally:
+            if not coordinator.is_idle:
+                self._carry_out(run)
 
     def leave(self, run_id: str, pod_uid: str, request: LeaveRequest) -> None:
         """Note that a node leaves."""

@@ -7,6 +7,7 @@ answer.
 
 import asyncio
 import contextlib
+import functools
 import logging
 import socket
 import ssl
@@ -30,6 +31,7 @@ from elasticjob.rendezvous.protocol import (
     PROTOCOL_VERSION,
     EndpointRequest,
     ErrorCode,
+    HeartbeatAnswer,
     HeartbeatRequest,
     JoinFormed,
     JoinRequest,
@@ -213,7 +215,7 @@ class RendezvousHttpServer:
 
     async def _heartbeat(self, call: _Call) -> bytes:
         request = parse(call.body, HeartbeatRequest.from_json)
-        return dumps(self._host.heartbeat(call.run_id, call.caller.pod_uid, request).to_json())
+        return _encode_heartbeat(self._host.heartbeat(call.run_id, call.caller.pod_uid, request))
 
     async def _leave(self, call: _Call) -> bytes:
         self._host.leave(call.run_id, call.caller.pod_uid, parse(call.body, LeaveRequest.from_json))
@@ -239,6 +241,12 @@ class RendezvousHttpServer:
             known = self._encoded[id(answer.members)] = (answer.members, members[1:])
         head = f'{{"state":"formed","round":{answer.round},"rank":{answer.rank},"worldSize":{answer.world_size},'
         return head.encode() + known[1]
+
+
+@functools.lru_cache(maxsize=1024)
+def _encode_heartbeat(answer: HeartbeatAnswer) -> bytes:
+    """Nearly all members of a run get the same answer, again and again."""
+    return dumps(answer.to_json())
 
 
 def _round_of(call: _Call) -> int:

@@ -133,7 +133,7 @@ def shorten(message: str, limit: int = MAX_MESSAGE) -> str:
 
 def dumps(value: Json) -> bytes:
     """Encode one body."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
+    return _ENCODER.encode(value).encode("utf-8", "replace")
 
 
 def loads(body: bytes) -> object:
@@ -143,7 +143,7 @@ def loads(body: bytes) -> object:
         ProtocolError: `invalid`, whatever is wrong with the bytes.
     """
     try:
-        return json.loads(body.decode("utf-8"), parse_constant=_no_constant)
+        return _DECODER.decode(body.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise ProtocolError(ErrorCode.INVALID, f"the body is not JSON: {error}") from error
 
@@ -159,6 +159,11 @@ def parse(body: bytes, reader: Callable[[object], T]) -> T:
 
 def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
+
+
+# Made once: json.dumps and json.loads make new ones for each call with arguments.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)
 
 
 def invalid(field: str, why: str) -> ProtocolError:

@@ -81,6 +81,11 @@ class Coordinator:
         deadlines = (self._members.scan_at, self._members.last_call_deadline, self._members.join_deadline, held_until)
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is to be done."""
+        return not self._members.effects
+
     def drain(self) -> list[Effect]:
         """Take what is to be done."""
         effects, self._members.effects = self._members.effects, []
@@ -262,7 +267,7 @@ class Coordinator:
         formed = self._rounds.formed
         if formed is None or formed.round != round or uid not in formed.ranks:
             return False
-        return self._rounds.state.complete or uid in self._rounds.state.nodes
+        return self._rounds.state.complete or self._rounds.knows(uid)
 
     def _missed_its_answer(self, session: Session, request: JoinRequest) -> bool:
         """Whether the caller is in the newest round without knowing: the answer to its earlier call was lost."""

@@ -98,6 +98,11 @@ class Rounds:
         """Whether a member of the standing round has succeeded: nobody may disturb the others any more."""
         return self.state.complete and bool(self.done)
 
+    def knows(self, uid: str) -> bool:
+        """Whether the node is in the round, has a place in it, or is a spare."""
+        state = self.state
+        return uid in state.participants or uid in state.previous or uid in state.spares
+
     def fit(self) -> bool:
         """Apply limits that have changed. True if that opened the next round: a spare has a place now."""
         if self.group_is_finishing:
