@@ -338,6 +338,7 @@ class World:
         self.everybody: list[Agent] = []
         self.told: dict[int, tuple[object, ...]] = {}
         self.attempts: dict[int, int] = {}
+        self.silent: set[str] = set()
         self.leaders = [Leader(self, 1)]
         self.reconcile()
 
@@ -454,11 +455,14 @@ class World:
         self.pods[uid].phase = NodePhase.FAILED
         self.reconcile()
 
-    def crash_silently(self, uid: str) -> None:
-        """The node is cut off or dead; the API server says nothing. A kubelet notices after a while."""
+    def crash_silently(self, uid: str, *, for_good: bool = False) -> None:
+        """The node is cut off or dead; the API server says nothing, unless the kubelet notices after a while."""
         agent = self.agents.pop(uid, None)
         if agent is not None:
             agent.is_dead = True
+        if for_good:
+            self.silent.add(uid)
+            return
         self.after(60 + self.delay(30), lambda: self.delete(uid) if uid in self.pods else None)
 
     def restart_agent(self, uid: str) -> None:
@@ -567,6 +571,11 @@ class World:
             return
         newest = max(self.cell.rounds, default=0)
         finishing = any(agent.has_succeeded for agent in self.everybody)
+        silent = {
+            self.pods[uid].index for uid in self.silent if uid in self.pods and self.pods[uid].index < self.wanted
+        }
+        if self.wanted - len(silent) < self.min_nodes:
+            return
         for uid, agent in self.agents.items():
             pod = self.pods[uid]
             if pod.index < self.wanted and pod.phase is NodePhase.ALIVE and not finishing:
@@ -574,3 +583,6 @@ class World:
                 assert agent.is_training, f"the agent of {uid} is not in a round"
             if agent.is_training:
                 assert agent.round == newest, f"the agent of {uid} is in round {agent.round}, the newest is {newest}"
+        if newest and not finishing:
+            for uid in self.cell.rounds[newest].participants:
+                assert uid in self.agents, f"{uid} is dead and was not missed"

@@ -54,7 +54,7 @@ def strike(world: World, plan: random.Random, action: str, uid: str) -> None:
     elif action == "fail":
         world.fail_pod(uid)
     elif action == "crash":
-        world.crash_silently(uid)
+        world.crash_silently(uid, for_good=plan.random() < 0.3)
     elif action == "restart agent":
         world.restart_agent(uid)
     elif action == "pause agent":
