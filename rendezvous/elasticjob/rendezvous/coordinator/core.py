@@ -14,7 +14,7 @@ Invariants:
 
 from collections.abc import Set as AbstractSet
 
-from elasticjob.events import NodeState
+from elasticjob.events.api import NodeState
 from elasticjob.rendezvous.coordinator.effects import Answer, Changed, Effect, Record, Verify, Waiter
 from elasticjob.rendezvous.coordinator.incident import describe_failure
 from elasticjob.rendezvous.coordinator.membership import Membership, dead

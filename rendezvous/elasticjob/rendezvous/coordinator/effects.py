@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from elasticjob.events import NodeState
+from elasticjob.events.api import NodeState
 from elasticjob.rendezvous.protocol import Endpoint, JoinFormed, JoinWaiting, ProtocolError
 from elasticjob.rendezvous.state import State
 

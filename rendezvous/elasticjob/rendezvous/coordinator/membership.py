@@ -7,7 +7,7 @@ came in meanwhile is seen by the `advance` that follows.
 
 from collections.abc import Iterable
 
-from elasticjob.events import NodeState
+from elasticjob.events.api import NodeState
 from elasticjob.rendezvous.coordinator.effects import Answer, Changed, Effect, Persist, Record, Waiter
 from elasticjob.rendezvous.coordinator.incident import Incident, Opening, describe_failure
 from elasticjob.rendezvous.coordinator.rounds import Formed, Rounds
