@@ -5,8 +5,9 @@ Here is what a caller sees: it waits, beats in the background, and turns whateve
 
 What differs from torch elastic, on purpose:
 
-- Leaving is not closing. `shutdown()` takes this node out, and the others form a new round. Only `set_closed()` ends
-  the run for everybody, or `shutdown()` of a handler that was made with the option `close_on_shutdown`.
+- Leaving is not closing. An agent that ends well calls `shutdown()` with no exception on its way: the job is done, and
+  that closes the run, as in torch. With an exception on its way only this node leaves, and the others form a new round.
+  The option `close_on_shutdown` settles it either way; `set_closed()` always ends the run for everybody.
 - `num_nodes_waiting()` is positive exactly if this node must re-join: also after another one left or was lost, and not
   for spares that have no place.
 - Training goes on during an outage of the backend. A node that was removed meanwhile learns so from
@@ -17,6 +18,7 @@ What differs from torch elastic, on purpose:
 import itertools
 import logging
 import os
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -113,7 +115,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
         store: Store,
         backend: RendezvousBackend,
         node: Node,
-        close_on_shutdown: bool = False,
+        close_on_shutdown: bool | None = None,
         timing: Timing | None = None,
     ) -> None:
         timing = timing or Timing()
@@ -199,10 +201,11 @@ class DynamicRendezvousHandler(RendezvousHandler):
         return 0 if state.complete or state.closed is not None else len(state.participants)
 
     def shutdown(self) -> bool:
-        """Leave the rendezvous. Takes the close time-out at most, whatever hangs; see the module about closing."""
+        """Leave the rendezvous or close it; the module says which. Takes the close time-out at most, whatever hangs."""
         self._beats.stop()
+        ends_well = sys.exc_info()[0] is None
         try:
-            if self._close_on_shutdown:
+            if ends_well if self._close_on_shutdown is None else self._close_on_shutdown:
                 self._close()
             else:
                 self._driver.finish(Intent.LEAVE, self._settings.timeout.close.total_seconds())
@@ -379,7 +382,7 @@ def create_handler(store: Store, backend: RendezvousBackend, params: RendezvousP
 
     Options, with their defaults: `join_timeout` (600 s), `last_call_timeout` (30 s), `close_timeout` (30 s),
     `heartbeat_timeout` (5 s), `keep_alive_interval` (5 s), `keep_alive_max_attempt` (3), `cas_backoff_max_seconds`
-    (chosen by the number of nodes) and `close_on_shutdown` (false).
+    (chosen by the number of nodes) and `close_on_shutdown` (whether no exception is on its way).
 
     Args:
         store: Store of the run.
@@ -395,7 +398,7 @@ def create_handler(store: Store, backend: RendezvousBackend, params: RendezvousP
             store=store,
             backend=backend,
             node=new_node(params.local_addr),
-            close_on_shutdown=bool(params.get_as_bool("close_on_shutdown", default=False)),
+            close_on_shutdown=params.get_as_bool("close_on_shutdown"),
         )
     except Exception as error:
         construct_and_record_rdzv_event(

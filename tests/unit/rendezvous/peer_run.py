@@ -110,6 +110,15 @@ def eventually(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def leave(handler: DynamicRendezvousHandler) -> bool:
+    """Shut down as an agent does that ends because of an exception."""
+    try:
+        raising(RuntimeError("the agent fails"))()
+    except RuntimeError:
+        return handler.shutdown()
+    return False
+
+
 def ranks(infos: list["Future[RendezvousInfo]"]) -> list[tuple[int, int]]:
     return [(info.result(PATIENCE).rank, info.result(PATIENCE).world_size) for info in infos]
 

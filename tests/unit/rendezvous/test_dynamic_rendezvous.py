@@ -17,7 +17,7 @@ from elasticjob.rendezvous.errors import (
     RendezvousTimeoutError,
 )
 from elasticjob.rendezvous.store import InMemoryStore
-from tests.unit.rendezvous.peer_run import PATIENCE, Backend, Run, eventually, ranks
+from tests.unit.rendezvous.peer_run import PATIENCE, Backend, Run, eventually, leave, ranks
 
 
 def test_nodes_that_join_get_ranks_by_address_and_one_meeting_point(run: Run) -> None:
@@ -50,7 +50,7 @@ def test_each_round_has_a_store_and_a_meeting_point_of_its_own(run: Run) -> None
 def test_a_node_that_leaves_makes_the_others_re_form_and_closes_nothing(run: Run) -> None:
     handlers = [run.handler(1, 3) for _ in range(3)]
     assert len({rank for rank, _ in ranks(run.join(*handlers))}) == 3
-    assert handlers[0].shutdown()
+    assert leave(handlers[0])
     eventually(lambda: handlers[1].num_nodes_waiting() > 0 and handlers[2].num_nodes_waiting() > 0)
     assert ranks(run.join(*handlers[1:])) == [(0, 2), (1, 2)]
     assert not handlers[1].is_closed()
@@ -91,7 +91,7 @@ def test_a_spare_takes_the_place_of_a_node_that_leaves(run: Run) -> None:
     assert ranks(run.join(member)) == [(0, 1)]
     waiting = run.join(spare)
     eventually(lambda: bool(run.state.spares))
-    assert member.shutdown()
+    assert leave(member)
     assert ranks(waiting) == [(0, 1)]
 
 
@@ -104,19 +104,26 @@ def test_a_closed_rendezvous_stays_closed(run: Run) -> None:
         second.next_rendezvous()
 
 
-def test_shutdown_closes_only_when_it_was_asked_to(run: Run) -> None:
-    asked, other = run.handler(close_on_shutdown=True), run.handler()
-    assert other.shutdown()
-    assert not other.is_closed()
-    assert asked.shutdown()
-    assert other.is_closed()
+def test_an_agent_that_fails_closes_nothing_and_one_that_ends_well_closes_the_run(run: Run) -> None:
+    failing, ending = run.handler(), run.handler()
+    assert leave(failing)
+    assert not ending.is_closed()
+    assert ending.shutdown()
+    assert failing.is_closed()
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_an_option_settles_whether_shutdown_closes_the_run(run: Run, closes: bool) -> None:
+    handler, other = run.handler(close_on_shutdown=closes), run.handler()
+    assert leave(handler) if closes else handler.shutdown()
+    assert other.is_closed() is closes
 
 
 def test_shutdown_can_be_called_again_and_the_node_can_come_back(run: Run) -> None:
     handler = run.handler()
     assert ranks(run.join(handler)) == [(0, 1)]
-    assert handler.shutdown()
-    assert handler.shutdown()
+    assert leave(handler)
+    assert leave(handler)
     assert ranks(run.join(handler)) == [(0, 1)]
     assert run.state.round == 1
 
@@ -133,7 +140,7 @@ def test_the_loss_of_rank_0_before_it_told_its_address_leads_to_the_next_round(r
     survivor = run.handler(1, 2)
     first, second = run.join(lost, survivor)
     assert first.result(PATIENCE).rank == 0
-    assert lost.shutdown()
+    assert leave(lost)
     assert ranks([second]) == [(0, 1)]
     assert run.state.round == 1
 

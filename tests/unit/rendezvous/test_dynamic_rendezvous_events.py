@@ -15,7 +15,18 @@ from elasticjob.rendezvous.errors import (
     RendezvousConnectionError,
 )
 from elasticjob.rendezvous.store import InMemoryStore
-from tests.unit.rendezvous.peer_run import INTERVAL, PATIENCE, Backend, Run, Sink, eventually, raises, raising, ranks
+from tests.unit.rendezvous.peer_run import (
+    INTERVAL,
+    PATIENCE,
+    Backend,
+    Run,
+    Sink,
+    eventually,
+    leave,
+    raises,
+    raising,
+    ranks,
+)
 
 # Events.
 
@@ -26,7 +37,7 @@ def test_the_life_of_a_node_is_told_in_events(run: Run, sink: Sink) -> None:
     eventually(lambda: bool(sink.named("keep_alive")))
     run.join(run.handler())
     eventually(lambda: bool(sink.named("add_to_redundancy_list")))
-    handler.shutdown()
+    leave(handler)
     run.handler().set_closed()
     entered, joined = sink.named("next_rendezvous")[:2]
     assert entered["message"].endswith("attempts to join the next round of the rendezvous 'run'.")

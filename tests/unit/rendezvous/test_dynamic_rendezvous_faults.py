@@ -18,7 +18,7 @@ from elasticjob.rendezvous.errors import (
     RendezvousTimeoutError,
 )
 from elasticjob.rendezvous.store import InMemoryStore
-from tests.unit.rendezvous.peer_run import PATIENCE, Backend, Run, eventually, raises, raising, ranks
+from tests.unit.rendezvous.peer_run import PATIENCE, Backend, Run, eventually, leave, raises, raising, ranks
 
 # pytorch#194870, pytorch#62029: a heartbeat meets any exception.
 
@@ -122,7 +122,7 @@ def test_set_closed_ends_within_the_close_time_out_when_others_are_always_quicke
     run.backends[0].loses = True
     with pytest.raises(RendezvousTimeoutError, match="close"):
         handler.set_closed()
-    assert handler.shutdown() is True, "a node that is in no round has nothing to write"
+    assert leave(handler) is True, "a node that is in no round has nothing to write"
 
 
 # The stored state is damaged or hostile.
