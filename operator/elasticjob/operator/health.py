@@ -4,6 +4,7 @@ Live: every event loop of the process turns. Ready: the cache is complete and th
 ready as the leader, since a rolling update waits for readiness before the old leader goes.
 """
 
+import socket
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
@@ -39,7 +40,7 @@ class HealthServer:
         app.router.add_get("/metrics", self._scrape)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
-        await web.TCPSite(self._runner, port=self._port).start()
+        await web.SockSite(self._runner, _listen(self._port)).start()
 
     async def stop(self) -> None:
         """Listen no more."""
@@ -50,6 +51,13 @@ class HealthServer:
         return web.Response(
             body=self._metrics.render(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
         )
+
+
+def _listen(port: int) -> socket.socket:
+    """One socket for both families: with two, each would choose a free port of its own."""
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=128)
+    return socket.create_server(("", port), backlog=128)
 
 
 def _handler(check: Check) -> Callable[[web.Request], Awaitable[web.Response]]:

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elasticjob.operator.app import highest_epoch
 from elasticjob.operator.elector import Leadership, LeaseTiming, Sighting, Term, may_take
 from elasticjob.operator.errors import NotLeader
-from tests.unit.operator.fakes import FakeClock
+from elasticjob.operator.settings import Settings
+from tests.unit.operator.fakes import FakeClock, ScriptedCluster
 
 
 def lease(holder: str = "other", duration: int | None = 15, **more: Any) -> dict[str, Any]:
@@ -66,3 +68,25 @@ def test_leadership_can_be_given_up() -> None:
 def test_who_never_led_may_not_write() -> None:
     with pytest.raises(NotLeader):
         Leadership(FakeClock()).require()
+
+
+def job_with(**status: Any) -> dict[str, Any]:
+    return {"status": status}
+
+
+async def test_the_floor_of_epochs_is_the_highest_that_any_status_carries() -> None:
+    jobs = [
+        {},
+        job_with(),
+        job_with(rendezvous={}),
+        job_with(rendezvous={"epoch": 7}),
+        job_with(rendezvous={"epoch": 3}),
+    ]
+    cluster = ScriptedCluster(answer=lambda call: {"items": jobs, "resourceVersion": "1"})
+    assert await highest_epoch(cluster, Settings()) == 7
+
+
+async def test_without_jobs_there_is_no_floor() -> None:
+    cluster = ScriptedCluster(answer=lambda call: {"items": [], "resourceVersion": "1"})
+    assert await highest_epoch(cluster, Settings(watch_namespaces=("a", "b"))) == 0
+    assert [call.name for call in cluster.calls] == ["a", "b"]
