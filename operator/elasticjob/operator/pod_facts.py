@@ -19,6 +19,7 @@ class PodFacts:
     Args:
         deleting: Whether its deletion has been asked for.
         target: Whether the API announces that it will be disrupted.
+        stopped: Whether all its containers have ended. The phase follows a moment later.
         container_restarts: How often the kubelet restarted the worker container.
         end: Why it is over, or None.
         obstacle: What keeps it from starting, or None.
@@ -36,6 +37,7 @@ class PodFacts:
     container_restarts: int
     end: PodEnd | None
     obstacle: Obstacle | None
+    stopped: bool = False
 
     @property
     def final(self) -> bool:
@@ -67,6 +69,7 @@ def read_pod(pod: Mapping[str, Any], worker: str) -> PodFacts | None:
         ready=_is_true(status, "Ready"),
         deleting=bool(metadata.get("deletionTimestamp")),
         target=_is_true(status, "DisruptionTarget"),
+        stopped=_has_stopped(pod.get("spec") or {}, status),
         container_restarts=_container_restarts(status, worker),
         end=pod_end(pod, worker),
         obstacle=pod_obstacle(pod),
@@ -79,6 +82,15 @@ def _number(text: object) -> int | None:
 
 def _is_true(status: Mapping[str, Any], type_: str) -> bool:
     return any(one.get("type") == type_ and one.get("status") == "True" for one in status.get("conditions") or ())
+
+
+def _has_stopped(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    sidecars = {one.get("name") for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"}
+    containers = [
+        *(status.get("containerStatuses") or ()),
+        *(one for one in status.get("initContainerStatuses") or () if one.get("name") in sidecars),
+    ]
+    return bool(containers) and all("terminated" in (one.get("state") or {}) for one in containers)
 
 
 def _container_restarts(status: Mapping[str, Any], worker: str) -> int:

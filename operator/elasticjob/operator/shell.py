@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import kopf
+from kopf._core.engines.peering import Identity
 from kubernetes.aio.client.configuration import Configuration
 
 from elasticjob.operator.cluster import Connect
@@ -84,6 +85,8 @@ async def watch(
     await kopf.operator(
         registry=build_registry(feed, connect),
         settings=kopf_settings(settings),
+        # Left out, Kopf would ask for the name of a user who need not have one in a container.
+        identity=Identity(settings.pod_name),
         clusterwide=not settings.watch_namespaces,
         namespaces=settings.watch_namespaces,
         stop_flag=stop,

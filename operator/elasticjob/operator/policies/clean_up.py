@@ -41,7 +41,7 @@ def clean_up(
 
 
 def _due(pod: PodFacts, policy: str, *, time_is_up: bool) -> bool:
-    if pod.final:
+    if pod.final or pod.stopped:
         return policy == "All"
     # A worker that is over leaves only sidecars, and a pending pod has no agent: neither would exit by itself.
     return time_is_up or pod.phase != "Running" or pod.end is not None

@@ -185,6 +185,17 @@ def test_a_pod_whose_worker_is_over_is_not_kept_by_its_sidecar() -> None:
     assert world.pod(0)["metadata"]["deletionTimestamp"]
 
 
+def test_a_pod_whose_phase_lags_behind_its_containers_keeps_its_logs() -> None:
+    world = running(1)
+    world.pod(0)["status"] = {
+        "phase": "Running",
+        "containerStatuses": [{"name": "worker", "state": {"terminated": {"exitCode": 0}}}],
+    }
+    world.step()
+    assert world.status["phase"] == "Succeeded"
+    assert "deletionTimestamp" not in world.pod(0)["metadata"]
+
+
 def test_the_active_deadline_fires_without_any_event() -> None:
     world = running(2, activeDeadlineSeconds=100)
     assert world.plan().requeue_after == 100
