@@ -3,7 +3,10 @@
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import ClassVar
 
 
@@ -115,3 +118,37 @@ def _copy(source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):
             end.shutdown(socket.SHUT_RDWR)
         end.close()
+
+
+@contextmanager
+def answering(
+    status: int, text: str, headers: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[tuple[str, list[str]]]:
+    """A server that gives every request the same answer, and the list of the requests it got."""
+    requests: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            requests.append(self.command)
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = text.encode()
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = do_PUT = answer  # noqa: N815 - the names of the standard library
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Keep quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", requests
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

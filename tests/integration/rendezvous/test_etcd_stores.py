@@ -18,6 +18,7 @@ from elasticjob.rendezvous.etcd_store import EtcdStore
 from elasticjob.rendezvous.store import Store
 from tests.cluster.etcd_server import EtcdServer
 from tests.integration.rendezvous.harness import EtcdHarness, EtcdV2Harness, Harness
+from tests.integration.rendezvous.servers import answering
 
 
 def open_sockets() -> int:
@@ -244,3 +245,19 @@ def test_the_v2_state_and_the_store_of_a_run_are_made_to_expire(etcd_v2_harness:
     assert 0 < client.read(f"{etcd_v2_harness.prefix}/rendezvous/run").ttl <= 100
     assert 0 < client.read(f"{etcd_v2_harness.prefix}/store/run").ttl <= 100
     assert store.get("a") == b"1"
+
+
+@pytest.mark.parametrize("name", ["etcd", "etcd-v2"])
+@pytest.mark.parametrize(
+    ("status", "text"), [(200, "{}"), (200, "[]"), (200, "<html>"), (404, '{"message": "no such page"}')]
+)
+def test_a_web_server_that_is_no_etcd_is_a_connection_error(
+    name: str, status: int, text: str, request: pytest.FixtureRequest
+) -> None:
+    with answering(status, text) as (url, _):
+        endpoint = url.removeprefix("http://")
+        backend, store = _etcd_harness(name, request).make("run", endpoint=endpoint, read_timeout=5)
+        calls = (backend.get_state, lambda: backend.set_state(b"x"), lambda: store.get("a"), lambda: store.add("a", 1))
+        for call in calls:
+            with pytest.raises(RendezvousConnectionError, match=url):
+                call()

@@ -1,11 +1,6 @@
 """What only the ConfigMap backend has to do, on a real API server."""
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,6 +18,9 @@ from elasticjob.rendezvous.errors import RendezvousConnectionError, RendezvousSt
 from elasticjob.rendezvous.parameters import RendezvousParameters
 from tests.cluster.cluster import Cluster
 from tests.integration.rendezvous.harness import KubernetesHarness
+from tests.integration.rendezvous.servers import answering
+
+BUSY = '{"kind": "Status", "message": "too busy"}'
 
 
 def body_of(harness: KubernetesHarness, run_id: str) -> dict[str, Any]:
@@ -197,40 +195,8 @@ def test_a_store_that_grows_too_large_is_refused_with_the_limit(kubernetes_harne
     assert not store.check(["b"])
 
 
-@contextmanager
-def answering(status: int, headers: dict[str, str]) -> Iterator[tuple[str, list[str]]]:
-    """A server that gives every request the same answer, and the list of the requests it got."""
-    requests: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self) -> None:
-            requests.append(self.command)
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            body = json.dumps({"kind": "Status", "message": "too busy"}).encode()
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(body))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_GET = do_POST = do_PUT = answer  # noqa: N815 - the names of the standard library
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Keep quiet."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", requests
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 def test_being_throttled_is_an_error_that_says_when_to_come_back(kubernetes_harness: KubernetesHarness) -> None:
-    with answering(429, {"Retry-After": "7"}) as (url, requests):
+    with answering(429, BUSY, {"Retry-After": "7"}) as (url, requests):
         backend = kubernetes_harness.backend("run", endpoint=url)
         with pytest.raises(ThrottledError, match=rf"{url}.*429.*too busy.*retry after 7 s") as raised:
             backend.set_state(b"x")
@@ -240,15 +206,17 @@ def test_being_throttled_is_an_error_that_says_when_to_come_back(kubernetes_harn
 
 @pytest.mark.parametrize("status", [401, 500, 503, 504])
 def test_a_failing_server_is_asked_once(kubernetes_harness: KubernetesHarness, status: int) -> None:
-    with answering(status, {}) as (url, requests):
+    with answering(status, BUSY) as (url, requests):
         backend = kubernetes_harness.backend("run", endpoint=url)
         with pytest.raises(RendezvousConnectionError, match=rf"{url}.*{status}.*too busy"):
             backend.get_state()
     assert requests == ["GET"]
 
 
-def test_an_answer_that_is_no_json_is_a_connection_error(kubernetes_harness: KubernetesHarness) -> None:
-    with answering(204, {}) as (url, _):
+@pytest.mark.parametrize("text", ["no JSON", "[]", "{}", '{"metadata": null}'])
+def test_an_answer_that_is_no_object_is_a_connection_error(kubernetes_harness: KubernetesHarness, text: str) -> None:
+    with answering(200, text) as (url, _):
         backend = kubernetes_harness.backend("run", endpoint=url)
-        with pytest.raises(RendezvousConnectionError, match=url):
-            backend.get_state()
+        for call in (backend.get_state, lambda: backend.set_state(b"x")):
+            with pytest.raises(RendezvousConnectionError, match=url):
+                call()

@@ -177,17 +177,17 @@ class EtcdClient:
     def _refreshed(self, lease: int | None) -> int | None:
         if lease is None:
             return None
-        answer = self._post("/lease/keepalive", {"ID": lease})
+        answer = self._post("/lease/keepalive", {"ID": lease}, expected="result")
         return lease if int(answer["result"].get("TTL", 0)) > 0 else None
 
     def _granted(self) -> int:
-        return int(self._post("/lease/grant", {"TTL": self._ttl, "ID": 0})["ID"])
+        return int(self._post("/lease/grant", {"TTL": self._ttl, "ID": 0}, expected="ID")["ID"])
 
-    def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    def _post(self, path: str, body: dict[str, Any], *, expected: str = "header") -> dict[str, Any]:
         with self._translated():
             answer = self._client.post(self._client.get_url(path), json=body)
-            if not isinstance(answer, dict):
-                raise TypeError(f"expected a JSON object, got {str(answer)[:100]}")
+            if not isinstance(answer, dict) or expected not in answer:
+                raise ValueError(str(answer)[:100])
             return answer
 
     @contextmanager
@@ -197,8 +197,8 @@ class EtcdClient:
         except (self._errors.Etcd3Exception, self._requests.exceptions.RequestException) as error:
             cause = getattr(error, "detail_text", None) or error
             raise RendezvousConnectionError(f"etcd at {self.options.url} cannot be used: {cause}") from error
-        except (ValueError, TypeError, KeyError) as error:
-            raise RendezvousConnectionError(f"etcd at {self.options.url} gave no etcd answer: {error!r}") from error
+        except (ValueError, KeyError) as error:
+            raise RendezvousConnectionError(f"etcd at {self.options.url} gave no etcd answer: {error}") from error
 
 
 def _encode(key: str) -> str:

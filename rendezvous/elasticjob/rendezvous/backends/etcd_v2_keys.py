@@ -167,7 +167,10 @@ class EtcdV2Keys:
         )
         try:
             return request()
-        except answers:
+        except answers as error:
+            if isinstance(error, etcd.EtcdKeyNotFound) and "index" not in (error.payload or {}):
+                # Any web server says 404; etcd also says how far it is.
+                raise RendezvousConnectionError(f"etcd at {self.endpoint} gave no etcd answer: {error}") from error
             raise
         except (etcd.EtcdNotFile, etcd.EtcdNotDir, etcd.EtcdDirNotEmpty) as error:
             raise RendezvousStateError(f"key {key} in etcd at {self.endpoint} cannot be used: {error}") from error

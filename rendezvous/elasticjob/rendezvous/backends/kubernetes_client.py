@@ -149,7 +149,7 @@ class OfficialObjects:
             response.read()
             if not 200 <= response.status <= 299:
                 raise self._kubernetes.client.ApiException(http_resp=response)
-            return dict(json.loads(response.data))
+            return _object(response.data)
         except (self._urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise RendezvousConnectionError(f"{self._describe(method, name)} failed: {error}") from error
 
@@ -164,6 +164,13 @@ class OfficialObjects:
 
     def _describe(self, method: str, name: str) -> str:
         return f"{method} of {self._kind} {self._cluster.namespace}/{name} at {self._cluster.url}"
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    found = json.loads(data)
+    if not isinstance(found, dict) or "uid" not in (found.get("metadata") or {}):
+        raise ValueError(f"the answer is no Kubernetes object: {data[:100]!r}")
+    return found
 
 
 def _message(body: str | None) -> str:
