@@ -49,7 +49,7 @@ annotations:
 {{- end -}}
 
 {{- define "elasticjob.rendezvousService" -}}
-{{- printf "%s-rendezvous" (include "elasticjob.fullname" .) -}}
+{{- .Values.rendezvous.service.name -}}
 {{- end -}}
 
 {{/* The one image there is: the operator's own, which job pods also run as their init container. */}}
@@ -86,25 +86,25 @@ annotations:
 {{- define "elasticjob.jobRules" -}}
 - apiGroups: [elasticjob.dev]
   resources: [elasticjobs]
-  verbs: [list, watch, delete]
+  verbs: [get, list, watch, delete]
 - apiGroups: [elasticjob.dev]
   resources: [elasticjobs/status]
-  verbs: [get, patch, update]
+  verbs: [update]
 # Lets the children name their job as a blocking owner (admission plugin OwnerReferencesPermissionEnforcement).
 - apiGroups: [elasticjob.dev]
   resources: [elasticjobs/finalizers]
   verbs: [update]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [get, list, watch, create, delete]
 - apiGroups: [""]
   resources: [services]
-  verbs: [get, list, watch, create, delete]
+  verbs: [get, list, watch, create]
 # The state of each rendezvous.
 - apiGroups: [""]
   resources: [configmaps]
-  verbs: [get, list, watch, create, update, delete]
+  verbs: [get, create, update, delete]
 - apiGroups: [events.k8s.io]
   resources: [events]
-  verbs: [create, patch, update]
+  verbs: [create, patch]
 {{- end -}}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from elasticjob.operator.leader_label import LABEL
 from elasticjob.operator.settings import from_environment
 from tests.cluster.errors import ClusterError
 from tests.cluster.kubectl import Helm
@@ -144,6 +145,24 @@ def test_two_releases_of_one_name_share_no_object(render: Render) -> None:
         return {(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]) for one in objects}
 
     assert not identities("blue") & identities("green")
+
+
+def test_jobs_find_the_next_release_at_the_address_of_the_last(render: Render) -> None:
+    def service(release: str) -> tuple[str, list[dict[str, Any]]]:
+        found = only(render(release=release), "Service")
+        return found["metadata"]["name"], found["spec"]["ports"]
+
+    assert service("blue") == service("green")
+
+
+def test_workers_reach_the_leader_alone(render: Render) -> None:
+    objects = render("replicaCount=2")
+    selector = only(objects, "Service")["spec"]["selector"]
+    pods = only(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
+
+    assert selector.pop(LABEL) == "true"
+    assert selector.items() <= pods.items()
+    assert LABEL not in pods
 
 
 def test_a_standby_prefers_another_machine(render: Render) -> None:
