@@ -27,7 +27,8 @@ class Report:
 
     Args:
         failures: The refused calls, in the order of their answers.
-        news: Whether the open problems of the job have changed, so that its status should be planned again at once.
+        news: Whether the cache or the open problems of the job have changed, so that it should be planned again at
+            once. A watch event that comes later tells nothing new then.
     """
 
     failures: list[ClusterError] = field(default_factory=list)
@@ -87,7 +88,8 @@ class Actor:
             report.failures.append(error)
             report.news |= self._problems.note(owner.key, target, error, now=self._clock.now())
         else:
-            report.news |= self._problems.solve(owner.key, target)
+            is_solved = self._problems.solve(owner.key, target)
+            report.news |= is_solved or not isinstance(action, DeleteJob)
 
     async def _do(self, owner: Owner, action: Action) -> None:
         match action:

@@ -130,8 +130,7 @@ async def lease(port: Port, namespace: str) -> Mapping[str, Any]:
 async def test_the_first_epoch_is_one(candidate: Make, port: Port, namespace: str) -> None:
     one = candidate("a")
     one.start()
-    await eventually(one.leads, what="a leads")
-    assert one.epochs == [1]
+    await eventually(lambda: one.epochs == [1], what="a leads")
     stored = await lease(port, namespace)
     assert (stored["holderIdentity"], stored["leaseTransitions"]) == ("a", 1)
 
@@ -154,8 +153,7 @@ async def test_a_leader_that_leaves_is_followed_at_once_with_a_new_epoch(candida
     await first.leave()
     assert not first.leads()
     assert first.lost == 1
-    await eventually(second.leads, what="b leads")
-    assert second.epochs == [2]
+    await eventually(lambda: second.epochs == [2], what="b leads")
 
 
 async def test_a_holder_that_returns_gets_a_new_epoch_too(candidate: Make) -> None:
@@ -165,8 +163,7 @@ async def test_a_holder_that_returns_gets_a_new_epoch_too(candidate: Make) -> No
     await first.leave()
     again = candidate("a")
     again.start()
-    await eventually(again.leads, what="a leads again")
-    assert again.epochs == [2]
+    await eventually(lambda: again.epochs == [2], what="a leads again")
 
 
 async def test_a_leader_that_is_cut_off_stops_before_another_leads(candidate: Make, port: Port, namespace: str) -> None:
@@ -180,7 +177,7 @@ async def test_a_leader_that_is_cut_off_stops_before_another_leads(candidate: Ma
         assert not (first.leads() and second.leads())
         await asyncio.sleep(0.01)
     assert not first.leads()
-    assert second.epochs == [2]
+    await eventually(lambda: second.epochs == [2], what="b is told")
     late = FencedCluster(port, leadership=first.leadership, timeout=5)
     with pytest.raises(NotLeader):
         await late.create(CONFIG_MAPS, {"metadata": {"name": "late"}}, namespace=namespace)
@@ -212,7 +209,7 @@ async def test_a_label_on_the_lease_costs_no_leadership(candidate: Make, port: P
 async def test_a_deleted_lease_does_not_bring_old_epochs_back(candidate: Make, port: Port, namespace: str) -> None:
     one = candidate("a", floor=7)
     one.start()
-    await eventually(one.leads, what="a leads")
+    await eventually(lambda: one.epochs != [], what="a leads")
     assert one.epochs[0] > 7
     stored = await port.get(LEASES, namespace=namespace, name="elasticjob-operator")
     await port.delete(LEASES, namespace=namespace, name="elasticjob-operator", uid=stored["metadata"]["uid"])

@@ -109,7 +109,8 @@ async def test_a_job_deleted_during_its_creation_leaves_nothing(operator: Operat
     created = operator.count("post", "pods")
     await eventually(lambda: nothing_is_left(jobs), what="nothing is left")
     await asyncio.sleep(1)
-    assert operator.count("post", "pods") == created
+    # The calls that were under way when the job vanished; the garbage collector takes what they made.
+    assert operator.count("post", "pods") <= created + operator.app.settings.pod_parallelism
     assert await nothing_is_left(jobs)
 
 
