@@ -48,7 +48,7 @@ def connect(params: RendezvousParameters) -> Cluster:
         RendezvousConnectionError: There is no usable cluster configuration.
         ModuleNotFoundError: The `kubernetes` package is not installed.
     """
-    kubernetes = require("kubernetes", needed_by="the kubernetes backend", extra="operator")
+    kubernetes = require("kubernetes", needed_by="the kubernetes backend", extra="kubernetes")
     kubeconfig, context = existing_file(params, "kubeconfig"), params.get("context")
     configuration = kubernetes.client.Configuration()
     # urllib3 would repeat a request three times behind our back, each with the full time-out.
@@ -99,8 +99,8 @@ class OfficialObjects:
 
     def __init__(self, cluster: Cluster, *, kind: str, collection: str) -> None:
         """Send nothing yet. `collection` is the path of the resource, with `{namespace}` in it."""
-        self._urllib3 = require("urllib3", needed_by="the kubernetes backend", extra="operator")
-        self._kubernetes = require("kubernetes", needed_by="the kubernetes backend", extra="operator")
+        self._urllib3 = require("urllib3", needed_by="the kubernetes backend", extra="kubernetes")
+        self._kubernetes = require("kubernetes", needed_by="the kubernetes backend", extra="kubernetes")
         self._cluster = cluster
         self._kind = kind
         self._collection = collection

@@ -77,7 +77,7 @@ def test_the_port_to_config_maps_is_imported_without_any_client_package() -> Non
     [
         ("etcd", "etcd3gw", "pip install 'elasticjob[etcd]'"),
         ("etcd-v2", "etcd", "pip install 'elasticjob[etcd]'"),
-        ("kubernetes", "kubernetes", "pip install 'elasticjob[operator]'"),
+        ("kubernetes", "kubernetes", "pip install 'elasticjob[kubernetes]'"),
     ],
 )
 def test_a_missing_package_is_an_error_that_says_what_to_install(
