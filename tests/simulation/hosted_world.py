@@ -175,6 +175,7 @@ class Leader:
             self.run(lambda: self.coordinator.persist_failed(message))  # type: ignore[union-attr]
             self.world.after(self.world.delay(0.5), lambda: self.run(lambda: self._save(state)))
         except LeadershipLostError:
+            assert self.epoch < self.world.cell.history[-1].epoch, "the newest leader gave up"
             self.is_dead = True
         else:
             self.run(lambda: self.coordinator.persisted(self.world.now))  # type: ignore[union-attr]

@@ -91,6 +91,10 @@ def play(seed: int) -> World:
     world.quiet()
     world.run(400)
     world.check_settled()
+    if world.agents and plan.random() < 0.3:
+        world.crash_silently(plan.choice(sorted(world.agents)), for_good=True)
+        world.run(200)
+        world.check_settled()
     rounds = len(world.cell.rounds)
     world.run(100)
     assert len(world.cell.rounds) == rounds, "rounds go on forming although nothing happens"
