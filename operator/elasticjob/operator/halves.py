@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 1.0
 CLOSE_SECONDS = 0.25
-"""Time that the loop turns on at the end, so that TLS connections can say goodbye (see aiohttp's "graceful shutdown")."""
+"""Time that the loop turns on at the end, so that TLS connections can say goodbye, as aiohttp advises."""
 Main = Callable[[asyncio.Event], Awaitable[None]]
 """What a part does until the given event is set."""
 

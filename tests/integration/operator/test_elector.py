@@ -100,7 +100,7 @@ class Pausable:
         replaced: Body = await self._guard(self._port.replace(resource, body, subresource=subresource), timeout)
         return replaced
 
-    list = patch = delete = get_raw = None  # type: ignore[assignment]  # an elector uses none of these
+    list = patch = delete = get_raw = None  # an elector uses none of these
 
 
 @pytest.fixture
