@@ -103,9 +103,11 @@ def show_outcome(target: Target, training: Training) -> None:
     """Show what a user sees of the finished job."""
     accuracy = [line for line in training.lines if line.startswith("test accuracy")]
     say(accuracy[-1] if accuracy else "the job succeeded")
-    for command in (("get", "elasticjobs"), ("describe", "elasticjob", JOB)):
-        say(f"kubectl {' '.join(command)}")
-        show(target.kubectl("-n", NAMESPACE, *command))
+    say("kubectl get elasticjobs")
+    show(target.kubectl("-n", NAMESPACE, "get", "elasticjobs"))
+    say(f"kubectl describe elasticjob {JOB}, without what is in the manifest")
+    _, _, status = target.kubectl("-n", NAMESPACE, "describe", "elasticjob", JOB).partition("\nStatus:\n")
+    show(f"Status:\n{status}")
 
 
 def remove_job(target: Target) -> None:

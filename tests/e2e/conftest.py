@@ -12,14 +12,15 @@ from tests.e2e.suite import RELEASE, Suite
 
 
 @pytest.fixture(scope="session")
-def suite(full_cluster: Cluster, torch_packages: Path) -> Suite:
+def suite(full_cluster: Cluster, torch_packages: Path) -> Iterator[Suite]:
     """The cluster with the operator in it, installed anew from this source tree."""
     full_cluster.load_image(python_image())
     full_cluster.load_image(operator_image())
     made = Suite(cluster=full_cluster, operator_image=operator_image_name(), image=PYTHON_IMAGE, torch=torch_packages)
     made.uninstall(RELEASE)
     made.install(RELEASE)
-    return made
+    yield made
+    made.uninstall(RELEASE)
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.kubectl import Helm, Kubectl
-from tests.demo.digits import JOB, Machine, Variant, digits_objects, machine_volume_names
+from tests.demo.digits import Machine, Variant, digits_objects, machine_volume_names
+from tests.demo.story import CHART, RELEASE, SYSTEM_NAMESPACE
 from tests.e2e.space import Space
 
-CHART = Path(__file__).resolve().parents[2] / "charts" / "elasticjob"
-RELEASE = "elasticjob"
-NAMESPACE = "elasticjob-e2e"
+# The same as the demo's: two operators that both serve the whole cluster would fight.
+NAMESPACE = SYSTEM_NAMESPACE
 _SECONDS = 90
 
 
@@ -130,4 +130,4 @@ class Suite:
         self.kubectl("delete", "pv", *machine_volume_names(space.namespace), "--ignore-not-found", "--wait=false")
 
 
-__all__ = ["CHART", "JOB", "NAMESPACE", "RELEASE", "Suite"]
+__all__ = ["CHART", "NAMESPACE", "RELEASE", "Suite"]

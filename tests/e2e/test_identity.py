@@ -1,5 +1,6 @@
 """The rendezvous listens to the pods of a job and to nobody else."""
 
+import contextlib
 import http.client
 import json
 import ssl
@@ -30,9 +31,10 @@ def join(url: str, run_id: str, token: str | None) -> tuple[int, dict[str, Any]]
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
     body = {"incarnation": "0" * 32, "address": "10.0.0.1", "pid": 1, "round": 0, "failure": None, "wait": 0}
-    connection.request("POST", f"/v1/runs/{run_id}/join", body=json.dumps(body), headers=headers)
-    answer = connection.getresponse()
-    return answer.status, json.loads(answer.read())
+    with contextlib.closing(connection):
+        connection.request("POST", f"/v1/runs/{run_id}/join", body=json.dumps(body), headers=headers)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
 
 
 def pod_token(space: Space, pod: str, *, audience: str) -> str:
