@@ -71,7 +71,7 @@ class State:
         previous: Members of the last complete round that are alive and have not re-joined. Empty once complete.
         rejoined: Whether any member of the last complete round has re-joined the open one.
         spares: Nodes for which there is no place, in order of arrival.
-        last_call: Marker of the running last call; None when fewer than the minimum have joined. A new call has a new
+        last_call: Marker of the running last call; None when there is none to wait for. A new call has a new
             marker, so that observers start their clocks anew.
         last_calls: How many last calls there have been: where the next marker comes from.
         beats: Heartbeat counter of each node (peer mode).
@@ -173,9 +173,8 @@ def settle(state: State, limits: Limits, *, everyone_in: bool = False, last_call
     count = len(state.participants)
     if not limits.min_nodes <= count <= limits.max_nodes:
         return state
-    # Members of the last round may still be training as long as none of them has come back.
-    superseded = state.rejoined or not state.previous
-    if not (everyone_in or count == limits.max_nodes or (last_call_over and superseded)):
+    call_is_over = last_call_over and state.last_call is not None
+    if not (everyone_in or count == limits.max_nodes or call_is_over):
         return state
     # Members that have not come back lose their places, which spares are there to take.
     kept = replace(state, previous=_frozen({}), rejoined=False, beats=_beats_without(state, state.previous.keys()))
@@ -255,8 +254,11 @@ def _promote_spares(state: State, limits: Limits) -> State:
 
 
 def _recall(state: State, limits: Limits) -> State:
-    """Start the last call when the minimum is reached, take it back when it is lost."""
-    enough = len(state.participants) >= limits.min_nodes
+    """Start the last call when the minimum is reached, take it back when it is lost.
+
+    Members of the last round may still be training as long as none of them has come back, so newcomers start none.
+    """
+    enough = len(state.participants) >= limits.min_nodes and (state.rejoined or not state.previous)
     if enough and state.last_call is None:
         return replace(state, last_call=state.last_calls + 1, last_calls=state.last_calls + 1)
     if not enough and state.last_call is not None:

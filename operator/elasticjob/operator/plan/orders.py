@@ -29,6 +29,8 @@ def run_orders(situation: Situation, *, close: CloseReason | None = None, messag
         close_timeout=float(spec.rendezvous.close_timeout),
         keep_alive_interval=float(spec.rendezvous.keep_alive_interval),
         keep_alive_max_attempt=spec.rendezvous.keep_alive_max_attempts,
+        backend=spec.rendezvous.backend,
+        backend_conf=spec.rendezvous.conf,
         close=close,
         close_message=message,
     )
