@@ -94,7 +94,7 @@ class Suite:
     def rendezvous_url(self) -> str:
         """Where the rendezvous listens: the Service's address is routed on the cluster's machine, too."""
         service = self.kubectl.json("-n", NAMESPACE, "get", "service", "elasticjob-rendezvous")["spec"]
-        return f"http://{service['clusterIP']}:{service['ports'][0]['port']}"
+        return f"https://{service['clusterIP']}:{service['ports'][0]['port']}"
 
     def apply_digits(
         self,

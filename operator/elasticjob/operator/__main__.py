@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 import sys
+from dataclasses import replace
 
 from elasticjob.operator import logs
 from elasticjob.operator.app import App, Parts
@@ -15,22 +16,27 @@ from elasticjob.operator.clock import SystemClock
 from elasticjob.operator.metrics import Metrics
 from elasticjob.operator.plan import plan
 from elasticjob.operator.pods import OperatorFacts
-from elasticjob.operator.rendezvous_server import ServerParts, server_factory
+from elasticjob.operator.rendezvous_server import ServerParts, Trust, server_factory
 from elasticjob.operator.settings import Settings, SettingsError, from_environment
 from elasticjob.rendezvous.endpoint import ServerEndpoint
 
 
 def compose(settings: Settings) -> App:
     """The operator as it runs in a cluster."""
-    facts = OperatorFacts(
+    fixed = OperatorFacts(
         image=settings.image,
         endpoint=ServerEndpoint.parse(settings.endpoint, tls=settings.rendezvous_tls),
         pull_policy=settings.image_pull_policy,
         pull_secrets=settings.image_pull_secrets,
     )
+    trust = Trust() if settings.rendezvous_tls else None
+
+    def facts() -> OperatorFacts:
+        return fixed if trust is None else replace(fixed, ca_bundle=trust.bundle())
+
     metrics = Metrics()
-    server = server_factory(ServerParts(metrics=metrics))
-    return App(settings, Parts(clock=SystemClock(), planner=plan, facts=lambda: facts, server=server, metrics=metrics))
+    server = server_factory(ServerParts(metrics=metrics, trust=trust))
+    return App(settings, Parts(clock=SystemClock(), planner=plan, facts=facts, server=server, metrics=metrics))
 
 
 def main() -> None:

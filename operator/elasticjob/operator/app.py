@@ -51,7 +51,8 @@ class Parts:
         connect: Finds the API server and the credentials.
         planner: The pure decision about a job.
         server: Makes the rendezvous server of one leadership; None to serve none.
-        facts: What worker pods must know of the operator, asked at each reconcile.
+        facts: What worker pods must know of the operator, asked at each reconcile. Raises `Unavailable` while it is not
+            known: jobs are then tried again.
     """
 
     clock: Clock

@@ -54,6 +54,10 @@ SHOWN: Mapping[str, Shown] = {
 }
 
 
+REMEMBERED = frozenset({"NodeRanked"})
+"""Facts that are the state of a node and no news: its rank is told by the Event of the round."""
+
+
 @dataclass(kw_only=True)
 class _Window:
     """Facts of one kind about single nodes of one run."""
@@ -124,7 +128,7 @@ class EventMirror(logging.Handler):
             return
         # The recorder puts the file of its caller before the name.
         reason = event.name.rpartition(":")[2]
-        if reason in SHOWN:
+        if reason in SHOWN or reason in REMEMBERED:
             with self._guard:
                 self._take(event, reason)
 
@@ -140,20 +144,16 @@ class EventMirror(logging.Handler):
         run = self._runs.get(event.run_id)
         if run is None:
             return
-        shown = SHOWN[reason]
+        # A refused call says nothing about the node that now bears the name.
+        if event.hostname and reason != "StaleCallRefused":
+            run.nodes[event.hostname] = _node_event(event, reason)
+        shown = SHOWN.get(reason)
+        if shown is None:
+            return
         if shown.plural is None:
             self._close_windows(run, opened_before=float("inf"))
             self._show(run, event, shown, note=event.message, reason=reason)
             return
-        # A refused call says nothing about the node that now bears the name.
-        if event.hostname and reason != "StaleCallRefused":
-            run.nodes[event.hostname] = NodeEvent(
-                pod=event.hostname,
-                reason=reason,
-                message=event.message,
-                state=event.node_state.value,
-                rank=event.rank,
-            )
         window = run.windows.setdefault(reason, _Window(opened=self._clock.now(), first=event))
         window.add(event)
 
@@ -181,6 +181,12 @@ class EventMirror(logging.Handler):
             )
         )
         del self._pending[:-_PENDING_LIMIT]
+
+
+def _node_event(event: RdzvEvent, reason: str) -> NodeEvent:
+    return NodeEvent(
+        pod=event.hostname, reason=reason, message=event.message, state=event.node_state.value, rank=event.rank
+    )
 
 
 def _together(window: _Window, shown: Shown) -> str:

@@ -100,8 +100,8 @@ class Reconciler:
         if body is None:
             return Result()
         job = ElasticJob.from_dict(body)
-        plan = self._planner(self._observe(key, job))
         try:
+            plan = self._planner(self._observe(key, job))
             return await self._carry_out(key, body, plan)
         except NotLeader:
             raise

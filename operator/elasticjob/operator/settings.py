@@ -93,7 +93,7 @@ class Settings:
         rendezvous_port: Port that the hosted rendezvous listens on; 0 takes a free one.
         rendezvous_endpoint: `host:port` at which worker pods reach it; empty for the Service `elasticjob-rendezvous` in
             the operator's namespace.
-        rendezvous_tls: Whether the rendezvous is served by TLS.
+        rendezvous_tls: Whether the rendezvous is served by TLS, with certificates that the operator makes.
         cluster_domain: DNS domain of the cluster.
         shutdown_timeout_seconds: How long a stopping operator may take to end in good order.
         log_level: Threshold of the log.
@@ -120,7 +120,7 @@ class Settings:
     rendezvous_endpoint: str = _setting(
         "", _Limits(str, lambda v: not v or bool(_ENDPOINT.fullmatch(v)), "must be host:port")
     )
-    rendezvous_tls: bool = _flag(default=False)
+    rendezvous_tls: bool = _flag(default=True)
     cluster_domain: str = _matching("cluster.local", _DNS_SUBDOMAIN, "must be a DNS domain")
     shutdown_timeout_seconds: float = _number(8.0, 1, 600)
     log_level: str = _choice("INFO", "DEBUG", "INFO", "WARNING", "ERROR", parse=str.upper)

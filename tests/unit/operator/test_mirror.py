@@ -115,6 +115,12 @@ def test_the_last_event_of_each_node_is_remembered(mirror: EventMirror) -> None:
     assert last["b"].reason == "NodeJoined"
 
 
+def test_a_rank_is_remembered_but_is_no_event_of_its_own(mirror: EventMirror, clock: FakeClock) -> None:
+    record(mirror, "NodeRanked", pod="digits-1-0", message="rank 1 of 2 in round 3", rank=1)
+    assert settled(mirror, clock) == []
+    assert mirror.last_events(RUN)["digits-1-0"].rank == 1
+
+
 def test_a_refused_call_does_not_count_as_the_last_event_of_a_node(mirror: EventMirror) -> None:
     record(mirror, "NodeJoined", pod="a")
     record(mirror, "StaleCallRefused", pod="a")

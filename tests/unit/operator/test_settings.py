@@ -43,8 +43,8 @@ def test_an_empty_list_of_namespaces_means_the_whole_cluster() -> None:
 
 
 def test_words_are_read_as_users_write_them() -> None:
-    settings = read(LOG_LEVEL="debug", RENDEZVOUS_TLS="True")
-    assert (settings.log_level, settings.rendezvous_tls) == ("DEBUG", True)
+    settings = read(LOG_LEVEL="debug", RENDEZVOUS_TLS="False")
+    assert (settings.log_level, settings.rendezvous_tls) == ("DEBUG", False)
 
 
 def test_a_given_endpoint_is_taken_as_it_is() -> None:
