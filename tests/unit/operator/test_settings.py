@@ -89,6 +89,6 @@ def test_the_longest_pause_cannot_be_shorter_than_the_first() -> None:
 
 
 def test_a_free_port_needs_an_endpoint_by_which_it_is_reached() -> None:
-    with pytest.raises(SettingsError, match="RENDEZVOUS_ENDPOINT: must be given when .*RENDEZVOUS_PORT is 0"):
+    with pytest.raises(SettingsError, match=r"RENDEZVOUS_ENDPOINT: must be given when .*RENDEZVOUS_PORT is 0"):
         read(RENDEZVOUS_PORT="0")
     assert read(RENDEZVOUS_PORT="0", RENDEZVOUS_ENDPOINT="here:9").endpoint == "here:9"
