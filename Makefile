@@ -11,7 +11,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SOURCES := events rendezvous operator tests examples
 
-.PHONY: help demo test lint test-unit test-integration test-e2e bench cluster-up cluster-down prepare format lock clean
+.PHONY: help demo test lint test-unit test-simulation test-integration test-e2e bench cluster-up cluster-down prepare format lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,7 +19,7 @@ help: ## Show this list
 demo: $(READY) ## Train a real job on a real Kubernetes (yours, or one that is built here) and show it
 	@$(BIN)/python -m tests.demo
 
-test: lint test-unit prepare test-integration test-e2e ## Run every check and every test
+test: lint test-unit test-simulation prepare test-integration test-e2e ## Run every check and every test
 
 lint: $(READY) ## Format, lint, types, and the arrows between the rooms
 	@$(BIN)/ruff format --check $(SOURCES)
@@ -32,7 +32,10 @@ format: $(READY) ## Format the sources
 	@$(BIN)/ruff check --fix $(SOURCES)
 
 test-unit: $(READY) ## Tests that need nothing but Python
-	@$(BIN)/python -m pytest tests/unit tests/simulation -q -n auto
+	@$(BIN)/python -m pytest tests/unit -q -n auto
+
+test-simulation: $(READY) ## Random schedules in virtual time
+	@$(BIN)/python -m pytest tests/simulation -q -n auto
 
 prepare: $(READY) ## Build and cache the slow parts: Kubernetes, images, torch
 	@$(BIN)/python -m tests.cluster prepare
