@@ -16,17 +16,17 @@ from elasticjob.operator.ports import Body, ClusterPort
 from elasticjob.operator.resources import CONFIG_MAPS
 from elasticjob.rendezvous.backend import RendezvousBackend
 from elasticjob.rendezvous.backends import create_backend
-from elasticjob.rendezvous.backends.kubernetes import (
-    AlreadyExists,
-    Conflict,
-    KubernetesRendezvousBackend,
-    ThrottledError,
-)
+from elasticjob.rendezvous.backends.kubernetes import KubernetesRendezvousBackend
+from elasticjob.rendezvous.backends.kubernetes_objects import AlreadyExists, Conflict, ThrottledError
+from elasticjob.rendezvous.backends.options import FOR_EVER
 from elasticjob.rendezvous.errors import RendezvousConnectionError, RendezvousStateError
 from elasticjob.rendezvous.orders import RunOrders
 from elasticjob.rendezvous.parameters import RendezvousParameters
 
 KUBERNETES = "kubernetes"
+OTHER_DEFAULTS = {"ttl": str(FOR_EVER), "read_timeout": "5"}
+"""Settings of other backends where the job says nothing. A state is written when the members change and at no other time,
+so it must not expire; and a server that does not answer must not keep the threads that others need."""
 BACKSTOP = 60.0
 """Seconds after which a thread stops waiting for a call whose own deadline is far below: the loop has ended."""
 T = TypeVar("T")
@@ -146,9 +146,10 @@ def _owner(orders: RunOrders) -> Body:
 
 
 def _other_backend(orders: RunOrders) -> RendezvousBackend:
-    conf = dict(orders.backend_conf)
+    conf = {**OTHER_DEFAULTS, **orders.backend_conf}
     endpoint = conf.pop("endpoint", "")
-    params = RendezvousParameters(
-        orders.backend, endpoint, orders.run_id, orders.min_nodes, max(orders.min_nodes, orders.max_nodes), **conf
-    )
+    largest = max(orders.min_nodes, orders.max_nodes)
+    params = RendezvousParameters(orders.backend, endpoint, orders.run_id, orders.min_nodes, largest)
+    # Not as keyword arguments: the user's names are anything.
+    params.config.update(conf)
     return create_backend(orders.backend, params)[0]

@@ -8,11 +8,8 @@ import pytest
 from kubernetes.config import incluster_config
 
 from elasticjob.rendezvous.backends import create_backend, kubernetes_client
-from elasticjob.rendezvous.backends.kubernetes import (
-    Conflict,
-    KubernetesRendezvousBackend,
-    ThrottledError,
-)
+from elasticjob.rendezvous.backends.kubernetes import KubernetesRendezvousBackend
+from elasticjob.rendezvous.backends.kubernetes_objects import Conflict, ThrottledError
 from elasticjob.rendezvous.backends.kubernetes_store import ConfigMapStore
 from elasticjob.rendezvous.errors import RendezvousConnectionError, RendezvousStateError
 from elasticjob.rendezvous.parameters import RendezvousParameters

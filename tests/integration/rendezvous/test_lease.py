@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from kubernetes.client import CoordinationV1Api
 
-from elasticjob.rendezvous.backends.kubernetes import Conflict
 from elasticjob.rendezvous.backends.kubernetes_client import OfficialLeases
+from elasticjob.rendezvous.backends.kubernetes_objects import Conflict
 from elasticjob.rendezvous.backends.lease import LeaseEpoch
 from tests.integration.rendezvous.harness import KubernetesHarness
 

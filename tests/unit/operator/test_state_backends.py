@@ -10,7 +10,7 @@ import pytest
 from elasticjob.operator import errors
 from elasticjob.operator.ports import Body
 from elasticjob.operator.state_backends import JobConfigMaps, backend_factory
-from elasticjob.rendezvous.backends.kubernetes import AlreadyExists, Conflict, ThrottledError
+from elasticjob.rendezvous.backends.kubernetes_objects import AlreadyExists, Conflict, ThrottledError
 from elasticjob.rendezvous.errors import RendezvousConnectionError, RendezvousStateError
 
 from .hosted import orders

@@ -14,70 +14,34 @@ import copy
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from elasticjob.rendezvous.backend import RendezvousBackend, Token
 from elasticjob.rendezvous.backends.keys import check_run_id, object_name
+from elasticjob.rendezvous.backends.kubernetes_client import OfficialConfigMaps, connect
+from elasticjob.rendezvous.backends.kubernetes_objects import (
+    MANAGED_LABELS,
+    RUN_ID_ANNOTATION,
+    AlreadyExists,
+    ConfigMaps,
+    Conflict,
+)
+from elasticjob.rendezvous.backends.kubernetes_store import ConfigMapStore
 from elasticjob.rendezvous.backends.values import (
     check_new_state,
     check_stored_state,
     decode_base64,
     encode_base64,
 )
-from elasticjob.rendezvous.errors import RendezvousConnectionError, RendezvousStateError
+from elasticjob.rendezvous.errors import RendezvousStateError
 from elasticjob.rendezvous.parameters import RendezvousParameters
 from elasticjob.rendezvous.store import Store
 
 STATE_KEY = "state"
-RUN_ID_ANNOTATION = "elasticjob.dev/run-id"
 WRITE_ID_ANNOTATION = "elasticjob.dev/write-id"
-MANAGED_LABELS = {"app.kubernetes.io/managed-by": "elasticjob"}
-"""Labels of objects that workers make, which nobody owns: what is left of old runs is found, and deleted, by them."""
 NAME_PREFIX = "elasticjob-rendezvous"
 MAX_STATE_BYTES = 1_000_000
 """Greatest state, in bytes: the API server allows 1 MiB for all values of a ConfigMap together."""
-
-
-class AlreadyExists(Exception):  # noqa: N818 - named after the reason of the API
-    """An object of this name exists."""
-
-
-class Conflict(Exception):  # noqa: N818 - named after the reason of the API
-    """The object has been changed, deleted, or made anew since it was read."""
-
-
-class ThrottledError(RendezvousConnectionError):
-    """The API server asks to come back later. `retry_after` is in seconds."""
-
-    def __init__(self, message: str, *, retry_after: float) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
-
-
-class ConfigMaps(Protocol):
-    """The ConfigMaps of one namespace, as plain JSON objects.
-
-    Every call has a deadline. Whatever is neither an object nor one of the named errors (refused, throttled, failed,
-    timed out, not reached) is raised as `RendezvousConnectionError` that names the endpoint and the cause; an object
-    that the server finds too large as `RendezvousStateError`.
-    """
-
-    def read(self, name: str) -> dict[str, Any] | None:
-        """The object, or None when there is none of this name."""
-
-    def create(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Make an object and return it as stored.
-
-        Raises:
-            AlreadyExists: There is one of this name.
-        """
-
-    def replace(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Write an object that carries `metadata.uid` and `metadata.resourceVersion`, and return it as stored.
-
-        Raises:
-            Conflict: The stored object has another UID or resourceVersion, or is gone.
-        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,9 +179,6 @@ def create_backend(params: RendezvousParameters) -> tuple[KubernetesRendezvousBa
         RendezvousConnectionError: There is no usable cluster configuration.
         ModuleNotFoundError: The `kubernetes` package is not installed.
     """
-    from elasticjob.rendezvous.backends import kubernetes_client, kubernetes_store
-
-    cluster = kubernetes_client.connect(params)
-    config_maps = kubernetes_client.OfficialConfigMaps(cluster)
+    config_maps = OfficialConfigMaps(connect(params))
     backend = KubernetesRendezvousBackend(config_maps, params.run_id, name=params.get("name"), labels=MANAGED_LABELS)
-    return backend, kubernetes_store.ConfigMapStore(config_maps, params.run_id)
+    return backend, ConfigMapStore(config_maps, params.run_id)

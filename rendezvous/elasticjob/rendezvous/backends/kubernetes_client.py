@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from elasticjob.rendezvous.backends.extras import ThirdParty, require
-from elasticjob.rendezvous.backends.kubernetes import AlreadyExists, Conflict, ThrottledError
+from elasticjob.rendezvous.backends.kubernetes_objects import AlreadyExists, Conflict, ThrottledError
 from elasticjob.rendezvous.backends.options import MAX_READ_TIMEOUT, bounded_int, existing_file, url_host
 from elasticjob.rendezvous.errors import RendezvousConnectionError, RendezvousStateError
 from elasticjob.rendezvous.parameters import RendezvousParameters

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from elasticjob.rendezvous.backends.keys import check_run_id, object_name
-from elasticjob.rendezvous.backends.kubernetes import (
+from elasticjob.rendezvous.backends.kubernetes_objects import (
     MANAGED_LABELS,
     RUN_ID_ANNOTATION,
     AlreadyExists,

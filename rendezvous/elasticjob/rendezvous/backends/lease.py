@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from elasticjob.rendezvous.backends.kubernetes import AlreadyExists, Conflict
+from elasticjob.rendezvous.backends.kubernetes_objects import AlreadyExists, Conflict
 
 DEFAULT_DURATION = 15
 DEFAULT_RENEW_DEADLINE = 10.0
