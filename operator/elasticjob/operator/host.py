@@ -36,7 +36,9 @@ from elasticjob.rendezvous.protocol import (
     HeartbeatAnswer,
     HeartbeatRequest,
     JoinAnswer,
+    JoinFormed,
     JoinRequest,
+    JoinWaiting,
     LeaveRequest,
     ProtocolError,
     shorten,
@@ -66,6 +68,14 @@ class HostLimits:
     io_threads: int = 8
     io_patience: float = 10.0
     held_calls: int = 20_000
+
+
+@dataclass(frozen=True)
+class _Gone:
+    """The note that a job does not exist any more."""
+
+
+_GONE = _Gone()
 
 
 class Host:
@@ -101,10 +111,12 @@ class Host:
         self._clock = clock
         self._recorder = Recorder(sink)
         self._guard = threading.Lock()
-        self._inbox: dict[str, RunOrders | None] = {}
+        self._inbox: dict[str, RunOrders | _Gone | None] = {}
         self._views: dict[str, tuple[RunView, float]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runs: dict[str, Run] = {}
+        self._dormant: dict[str, Run] = {}
+        """Runs without nodes whose job is still there, and whose state is to be erased with it."""
         self._run_of_pod: dict[str, str] = {}
         self._waiters = itertools.count(1)
         self._held = 0
@@ -131,8 +143,12 @@ class Host:
         self._post(orders.run_id, orders)
 
     def forget(self, run_id: str) -> None:
-        """Drop a run whose object is gone."""
+        """Drop a run that has no nodes (any more)."""
         self._post(run_id, None)
+
+    def erase(self, run_id: str) -> None:
+        """Drop a run whose job is gone, and its state as far as the cluster does not see to that."""
+        self._post(run_id, _GONE)
 
     def view(self, run_id: str) -> RunView | None:
         """What the run looks like now; None while it is not known here."""
@@ -144,7 +160,7 @@ class Host:
             return view
         return replace(view, deadline_seconds=max(0.0, view.deadline_seconds - (self._clock() - shown_at)))
 
-    def _post(self, run_id: str, orders: RunOrders | None) -> None:
+    def _post(self, run_id: str, orders: "RunOrders | _Gone | None") -> None:
         with self._guard:
             is_first = not self._inbox
             # The order of notes is that of their arrival: a run that is forgotten and comes back is a new one.
@@ -171,10 +187,14 @@ class Host:
             self._loop = None
         self._timers.stop()
         await self._states.stop()
-        for run in self._runs.values():
-            self._release_all(run, ProtocolError(ErrorCode.NOT_READY, "this operator ends"))
+        self.release()
         self._views.clear()
         self._recorder.stop()
+
+    def release(self) -> None:
+        """Tell all calls that are held open to come back, to whoever leads then."""
+        for run in self._runs.values():
+            self._release_all(run, ProtocolError(ErrorCode.NOT_READY, "this operator ends"))
 
     # -- calls of workers, on the loop
 
@@ -195,19 +215,28 @@ class Host:
         result = await self._hold(
             run, pod_uid, request.wait, lambda waiter: coordinator.join(pod_uid, request, waiter, self._clock())
         )
-        assert not isinstance(result, Endpoint)
+        assert isinstance(result, JoinFormed | JoinWaiting)
         return result
 
-    def heartbeat(self, run_id: str, pod_uid: str, request: HeartbeatRequest) -> HeartbeatAnswer:
-        """Note that a member is alive. Deadlines only move to later times, so nothing is to be scheduled."""
+    async def heartbeat(self, run_id: str, pod_uid: str, request: HeartbeatRequest) -> HeartbeatAnswer:
+        """Note that a member is alive. While there is nothing to tell it, the answer is held as the request allows.
+
+        Deadlines only move to later times, so nothing is to be scheduled.
+        """
         run, coordinator = self._serving(run_id)
         try:
-            return coordinator.heartbeat(pod_uid, request, self._clock())
+            answer = coordinator.heartbeat(pod_uid, request, self._clock())
         except ProtocolError as refusal:
             raise self._refused(refusal) from None
         finally:
             if not coordinator.is_idle:
                 self._carry_out(run)
+        wait = min(request.wait, coordinator.longest_hold)
+        if wait <= 0 or not answer.tells_nothing or self._is_full(run):
+            return answer
+        result = await self._hold(run, pod_uid, wait, lambda waiter: coordinator.hold_beat(pod_uid, waiter))
+        assert isinstance(result, HeartbeatAnswer)
+        return result
 
     def leave(self, run_id: str, pod_uid: str, request: LeaveRequest) -> None:
         """Note that a node leaves."""
@@ -243,8 +272,14 @@ class Host:
         finally:
             self._carry_out(run)
 
-    async def _hold(self, run: Run, pod_uid: str, wait: float, call: Callable[[Waiter], None]) -> JoinAnswer | Endpoint:
-        if self._held >= self._limits.held_calls or len(run.held) > 4 * len(run.orders.nodes) + 16:
+    def _is_full(self, run: Run) -> bool:
+        """Whether no further call of the run is held open."""
+        return self._held >= self._limits.held_calls or len(run.held) > 4 * len(run.orders.nodes) + 16
+
+    async def _hold(
+        self, run: Run, pod_uid: str, wait: float, call: Callable[[Waiter], None]
+    ) -> JoinAnswer | HeartbeatAnswer | Endpoint:
+        if self._is_full(run):
             raise self._refused(ProtocolError(ErrorCode.OVERLOADED, f"{len(run.held)} calls of this run are held open"))
         loop, waiter = asyncio.get_running_loop(), next(self._waiters)
         future: asyncio.Future[WaitResult] = loop.create_future()
@@ -289,8 +324,8 @@ class Host:
             notes, self._inbox = self._inbox, {}
         for run_id, orders in notes.items():
             run = self._runs.get(run_id)
-            if orders is None:
-                self._drop(run_id)
+            if orders is None or isinstance(orders, _Gone):
+                self._drop(run_id, is_gone=orders is not None)
             elif run is None:
                 self._begin(orders)
             else:
@@ -307,6 +342,7 @@ class Host:
             self._timers.set(run.orders.run_id, self._clock() + AFTER_FAULT)
 
     def _begin(self, orders: RunOrders) -> None:
+        self._dormant.pop(orders.run_id, None)
         run = self._runs[orders.run_id] = Run(orders=orders)
         self._run_of_pod.update(dict.fromkeys(orders.nodes, orders.run_id))
         self._states.take_over(run)
@@ -320,12 +356,19 @@ class Host:
             run.coordinator.follow(orders, self._clock())
             self._carry_out(run)
 
-    def _drop(self, run_id: str) -> None:
+    def _drop(self, run_id: str, *, is_gone: bool) -> None:
         run = self._runs.pop(run_id, None)
         self._views.pop(run_id, None)
         if run is None:
+            dormant = self._dormant.pop(run_id, None)
+            if is_gone and dormant is not None:
+                self._states.erase(dormant)
             return
         run.is_forgotten = True
+        if is_gone:
+            self._states.erase(run)
+        elif run.store is not None and run.store.is_erasable:
+            self._dormant[run_id] = Run(orders=run.orders, store=run.store, access=run.access)
         for uid in run.orders.nodes:
             self._run_of_pod.pop(uid, None)
         self._release_all(run, ProtocolError(ErrorCode.UNKNOWN_RUN, f"run {run_id} is gone"))
@@ -379,7 +422,15 @@ class Host:
                 log.exception("The change of run %s could not be told", run_id)
 
     def _pending_view(self, run: Run) -> RunView:
-        return RunView(run_id=run.orders.run_id, epoch=self.epoch, round=0, state=RunState.WAITING, failed=run.error)
+        return RunView(
+            run_id=run.orders.run_id,
+            epoch=self.epoch,
+            round=0,
+            state=RunState.WAITING,
+            failed=run.error,
+            taken_over=False,
+            details={"storeError": run.trouble} if run.trouble else {},
+        )
 
     def _tick(self, run_id: str) -> None:
         run = self._runs.get(run_id)
@@ -391,7 +442,7 @@ class Host:
     # -- what becomes of the state
 
     def _taken_over(self, run: Run, state: State) -> None:
-        run.error = ""
+        run.error = run.trouble = ""
         run.coordinator = Coordinator(run.orders, state, now=self._clock())
         self._carry_out(run)
         self._show_soon(run)
@@ -407,6 +458,9 @@ class Host:
         if run.coordinator is not None:
             run.coordinator.persist_failed(message)
             self._carry_out(run)
+        elif run.trouble != message:
+            run.trouble = shorten(message)
+            self._show_soon(run)
 
     def _corrupt(self, run: Run, message: str) -> None:
         if run.error != message:

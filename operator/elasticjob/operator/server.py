@@ -158,9 +158,10 @@ class RendezvousHttpServer:
         )
 
     async def stop(self, *, grace: float = 1.0) -> None:
-        """Stop listening and end all connections; answers under way get `grace` seconds."""
+        """Stop listening and end all connections; answers under way get `grace` seconds, held calls end at once."""
         if self._listener is not None:
             self._listener.close()
+        self._host.release()
         if self._connections is not None:
             await self._connections.stop(grace)
 
@@ -215,7 +216,7 @@ class RendezvousHttpServer:
 
     async def _heartbeat(self, call: _Call) -> bytes:
         request = parse(call.body, HeartbeatRequest.from_json)
-        return _encode_heartbeat(self._host.heartbeat(call.run_id, call.caller.pod_uid, request))
+        return _encode_heartbeat(await self._host.heartbeat(call.run_id, call.caller.pod_uid, request))
 
     async def _leave(self, call: _Call) -> bytes:
         self._host.leave(call.run_id, call.caller.pod_uid, parse(call.body, LeaveRequest.from_json))

@@ -10,6 +10,7 @@ import asyncio
 from aiohttp import web
 
 _SWEEP = 1.0
+_LEAST_GRACE = 0.01
 
 
 class _Watched(asyncio.Protocol):
@@ -70,10 +71,14 @@ class Connections:
         self._sweep = self._loop.call_later(_SWEEP, self._close_slow)
 
     async def stop(self, grace: float) -> None:
-        """End all connections."""
+        """End all connections; those that are being answered get `grace` seconds."""
         if self._sweep is not None:
             self._sweep.cancel()
-        await self._server.shutdown(grace)
+        for connection in list(self._open.values()):
+            if not connection.is_answering:
+                connection.close()
+        # A time-out of 0 means none to the HTTP server.
+        await self._server.shutdown(max(grace, _LEAST_GRACE))
 
     def now(self) -> float:
         """Seconds of the loop's clock."""

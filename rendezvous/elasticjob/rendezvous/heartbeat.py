@@ -1,6 +1,6 @@
 """The thread that keeps this node alive in its round, and that remembers what the operator last said.
 
-The operator may hold an answer for as long as the interval and send it the moment something changes, so members hear of
+The operator holds an answer until the next beat is due, and sends it the moment something changes, so members hear of
 a change at once over the connection that they have anyway. Beats start one interval after the start of the last one,
 a little earlier at random, so that the nodes of a job do not beat in step.
 
@@ -13,11 +13,13 @@ import logging
 import random
 import threading
 import time
+from dataclasses import replace
 
 from elasticjob.rendezvous.answers import RefusedError, read_answer
 from elasticjob.rendezvous.http_client import HttpClient
 from elasticjob.rendezvous.pace import Outage
 from elasticjob.rendezvous.protocol import (
+    MAX_WAIT_SECONDS,
     Closed,
     Endpoint,
     ErrorCode,
@@ -62,6 +64,7 @@ class Heartbeat:
         self._closed: Closed | None = None
         self._farewell: Json | None = None
         self._finished = False
+        self._is_calling = False
         self._told = False
         self._interval = INTERVAL_SECONDS
         self._due = 0.0
@@ -116,6 +119,9 @@ class Heartbeat:
                 return True
             self._beating = False
             self._farewell = self._farewell or {**farewell, "timeout": timeout}
+            if self._is_calling:
+                # The operator may hold the answer for longer than the caller wants to wait.
+                self._http.interrupt()
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._finished, timeout)
             return self._told
@@ -130,13 +136,15 @@ class Heartbeat:
 
     def _step(self) -> None:
         with self._changed:
+            self._is_calling = False
             self._changed.wait_for(self._has_work, self._until_due())
-            farewell, beating, due = self._farewell, self._beating, self._until_due()
-            body = self._body()
+            farewell, is_due = self._farewell, self._beating and self._until_due() == 0.0
+            request, pause = self._request(), self._interval * random.uniform(EARLIEST, 1.0)
+            self._is_calling = farewell is None and is_due
         if farewell is not None:
             self._say_farewell(farewell)
-        elif beating and due == 0.0:
-            self._beat(body)
+        elif is_due:
+            self._beat(request, pause)
 
     def _has_work(self) -> bool:
         return self._farewell is not None or (self._beating and self._until_due() == 0.0)
@@ -144,28 +152,27 @@ class Heartbeat:
     def _until_due(self) -> float | None:
         return max(0.0, self._due - time.monotonic()) if self._beating else None
 
-    def _body(self) -> HeartbeatRequest:
+    def _request(self) -> HeartbeatRequest:
         return HeartbeatRequest(incarnation=self._incarnation, round=self._round, endpoint=self._endpoint)
 
-    def _beat(self, request: HeartbeatRequest) -> None:
+    def _beat(self, request: HeartbeatRequest, pause: float) -> None:
         started = time.monotonic()
         # Failing must not make the thread spin: the next beat is scheduled before this one is tried.
-        self._schedule(started, self._interval)
-        body = {**request.to_json(), "wait": self._interval}
-        raw = self._http.call("POST", f"{self._path}/heartbeat", body, timeout=self._interval + CALL_SECONDS)
+        self._schedule(started + pause)
+        body = replace(request, wait=min(pause, MAX_WAIT_SECONDS)).to_json()
+        raw = self._http.call("POST", f"{self._path}/heartbeat", body, timeout=pause + CALL_SECONDS)
         try:
             self._take(request.round, read_answer(raw, HeartbeatAnswer.from_json))
-            self._schedule(started, self._interval)
+            self._schedule(started + min(pause, self._interval))
         except RefusedError as error:
             if not self._take_refusal(request.round, error.refusal):
-                self._schedule(time.monotonic(), max(self._interval, error.retry_after))
+                self._schedule(time.monotonic() + max(pause, error.retry_after))
                 raise
         self._outage.end()
 
-    def _schedule(self, started: float, interval: float) -> None:
+    def _schedule(self, due: float) -> None:
         with self._changed:
-            pause = interval * random.uniform(EARLIEST, 1.0)
-            self._due = max(started + pause, time.monotonic() + LEAST_PAUSE_SECONDS)
+            self._due = max(due, time.monotonic() + LEAST_PAUSE_SECONDS)
 
     def _take(self, asked_in: int, answer: HeartbeatAnswer) -> None:
         with self._changed:
@@ -203,6 +210,8 @@ class Heartbeat:
         self._http.close()
 
     def _failed(self, error: Exception) -> None:
+        if self._farewell is not None:
+            return
         try:
             self._outage.note(error)
         except Exception:

@@ -6,9 +6,10 @@
 - The connection is kept and used again. One that the server has closed meanwhile is replaced without a fuss.
 - Answers are bounded in size, redirects are not followed, proxies are not used.
 
-An instance has one connection and is for one thread; `close()` alone may be called from another.
+An instance has one connection and is for one thread; `close()` and `interrupt()` alone may be called from another.
 """
 
+import contextlib
 import http.client
 import io
 import socket
@@ -91,6 +92,14 @@ class HttpClient:
         if connection is not None:
             connection.close()
 
+    def interrupt(self) -> None:
+        """Make the call under way fail now. The next one opens a new connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(OSError):  # it is gone already
+                # Not the method of the TLS socket: that would take the session from under the thread that reads.
+                socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
+
     def _call(self, method: str, path: str, body: Json | None, deadline: float) -> Answer:
         headers = self._headers()
         payload = None if body is None else dumps(body)
@@ -99,11 +108,28 @@ class HttpClient:
             try:
                 return self._exchange(kept, method, path, payload, headers, deadline)
             except _DEAD_CONNECTION:
+                if self._connection is not kept:  # interrupted: the call is not wanted any more
+                    raise
                 self.close()
-        self._connection = _Connection(self._endpoint, self._connect(deadline))
-        return self._exchange(self._connection, method, path, payload, headers, deadline)
+        fresh = self._connection = _Connection(self._endpoint, self._connect(deadline))
+        return self._exchange(fresh, method, path, payload, headers, deadline)
 
     def _exchange(
+        self,
+        connection: "_Connection",
+        method: str,
+        path: str,
+        payload: bytes | None,
+        headers: dict[str, str],
+        deadline: float,
+    ) -> Answer:
+        try:
+            return self._converse(connection, method, path, payload, headers, deadline)
+        finally:
+            if self._connection is not connection:  # interrupted: nobody else closes it
+                connection.close()
+
+    def _converse(
         self,
         connection: "_Connection",
         method: str,

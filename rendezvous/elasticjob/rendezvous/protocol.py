@@ -270,17 +270,22 @@ def _formed(fields: Mapping[str, Any]) -> JoinFormed:
 
 @dataclass(frozen=True, kw_only=True)
 class HeartbeatRequest:
-    """A member is alive. Rank 0 repeats where its store listens, so that a new operator learns it."""
+    """A member is alive. Rank 0 repeats where its store listens, so that a new operator learns it.
+
+    `wait` is how long the answer may be held while there is nothing to tell, in seconds.
+    """
 
     incarnation: str
     round: int
     endpoint: Endpoint | None = None
+    wait: float = 0.0
 
     def to_json(self) -> Json:
         return {
             "incarnation": self.incarnation,
             "round": self.round,
             "endpoint": None if self.endpoint is None else self.endpoint.to_json(),
+            "wait": self.wait,
         }
 
     @classmethod
@@ -291,6 +296,7 @@ class HeartbeatRequest:
             incarnation=_incarnation(fields),
             round=_round(fields),
             endpoint=None if endpoint is None else Endpoint.from_json(endpoint),
+            wait=read_number(fields, "wait", low=0.0, high=MAX_WAIT_SECONDS, default=0.0),
         )
 
 
@@ -311,6 +317,11 @@ class HeartbeatAnswer:
     closed: Closed | None = None
     evicted: bool = False
     interval_seconds: float = 5.0
+
+    @property
+    def tells_nothing(self) -> bool:
+        """Whether the caller has nothing to do, so that the answer may be held."""
+        return not self.waiting and self.closed is None and not self.evicted
 
     def to_json(self) -> Json:
         return {

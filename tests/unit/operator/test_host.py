@@ -65,7 +65,7 @@ async def test_nothing_is_told_twice_when_nothing_changes() -> None:
         told = len(hosted.changes)
         for number in range(5):
             hosted.host.apply(orders(1, join_timeout=600.0 + number))
-            hosted.host.heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=1))
+            await hosted.host.heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=1))
         await asyncio.sleep(0.1)
         assert len(hosted.changes) == told
 
@@ -76,7 +76,7 @@ async def test_a_lost_pod_reaches_survivors_by_orders() -> None:
         hosted.host.apply(replace(orders(2), nodes={"uid-0": node(0)}))
         view = await hosted.viewed(lambda view: view.state is RunState.REFORMING)
         assert "pod watch" in view.cause
-        assert hosted.host.heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=1)).waiting == 1
+        assert (await hosted.host.heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=1))).waiting == 1
 
 
 async def test_deadlines_are_kept_without_any_call() -> None:
@@ -132,6 +132,7 @@ async def test_a_backend_that_is_away_at_first_is_asked_again() -> None:
         with pytest.raises(ProtocolError) as refused:
             await hosted.host.join(RUN, "uid-0", request())
         assert refused.value.code is ErrorCode.NOT_READY
+        await hosted.viewed(lambda view: view.failed)
         setting.cells[RUN].trouble = None
         await form(hosted, 1)
 
@@ -165,7 +166,7 @@ async def test_a_leader_that_was_replaced_falls_silent_and_says_so() -> None:
         assert "epoch 4" in hosted.lost[0]
         assert hosted.host.view(RUN) is None
         with pytest.raises(ProtocolError):
-            hosted.host.heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=1))
+            await hosted.host.heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=1))
 
 
 async def test_a_caller_that_knows_a_newer_round_makes_an_old_leader_look() -> None:
@@ -173,7 +174,7 @@ async def test_a_caller_that_knows_a_newer_round_makes_an_old_leader_look() -> N
         await form(hosted, 1)
         hosted.cells[RUN].overwrite(encode(State(round=9, epoch=8)))
         with pytest.raises(ProtocolError):
-            hosted.host.heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=9))
+            await hosted.host.heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=9))
         await asyncio.wait_for(hosted.has_lost.wait(), 5)
 
 
@@ -195,7 +196,7 @@ async def test_the_next_leader_goes_on_where_the_last_one_was() -> None:
         await taken_over(hosted)
         assert (await hosted.viewed(lambda view: view.round == 1)).held
         for uid in ("uid-0", "uid-1"):
-            assert not hosted.host.heartbeat(RUN, uid, HeartbeatRequest(incarnation="a", round=1)).evicted
+            assert not (await hosted.host.heartbeat(RUN, uid, HeartbeatRequest(incarnation="a", round=1))).evicted
         assert not (await hosted.viewed(lambda view: not view.held)).held
 
 
@@ -254,7 +255,7 @@ async def test_membership_is_recorded_and_heartbeats_are_not() -> None:
     async with serving(None, orders(2)) as hosted:
         await form(hosted, 2)
         for _ in range(20):
-            hosted.host.heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=1))
+            await hosted.host.heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=1))
         await asyncio.sleep(0.05)
         names = [event["name"] for event in hosted.events]
         assert names.count("NodeJoined") == 2

@@ -259,7 +259,45 @@ async def test_the_worker_library_goes_through_rounds_with_the_server(tmp_path: 
         assert closed.value.succeeded
         for each in (one, two, three):
             await asyncio.to_thread(each.leave, LeaveOutcome.SUCCEEDED)
-            each._http.close()
+
+
+async def test_survivors_are_told_of_a_lost_pod_long_before_their_next_heartbeat(tmp_path: Path) -> None:
+    async with serving(None, orders(3, keep_alive_interval=20.0)) as hosted:
+        await hosted.viewed(lambda view: not view.failed)
+        clients = [client(hosted, tmp_path, f"uid-{index}") for index in range(3)]
+        await asyncio.gather(*(asyncio.to_thread(each.join) for each in clients))
+        await asyncio.to_thread(clients[0].publish_endpoint, 1, "10.0.0.0", 29500)
+        assert not any(each.num_nodes_waiting() for each in clients)
+        hosted.host.apply(replace(orders(3, keep_alive_interval=20.0), nodes={f"uid-{i}": node(i) for i in (0, 1)}))
+        await _until_waiting(clients[0], clients[1])
+        started = asyncio.get_running_loop().time()
+        for each in clients:
+            assert await asyncio.to_thread(each.leave, LeaveOutcome.LEFT)
+        assert asyncio.get_running_loop().time() - started < 5
+
+
+async def test_a_heartbeat_is_held_while_there_is_nothing_to_tell() -> None:
+    async with serving(None, orders(2, keep_alive_interval=20.0)) as hosted:
+        await form(hosted, 2)
+        started = asyncio.get_running_loop().time()
+        assert (await hosted.beat(1, wait=0.3))[1]["waiting"] == 0
+        assert asyncio.get_running_loop().time() - started >= 0.29
+        held = asyncio.create_task(hosted.beat(1, wait=20))
+        await asyncio.sleep(0.05)
+        hosted.host.apply(orders(1, keep_alive_interval=20.0))
+        assert (await asyncio.wait_for(held, 5))[1]["waiting"] == 1
+        status, body = await hosted.beat(1, wait=31)
+        assert (status, body["error"]["code"]) == (400, "invalid")
+
+
+async def test_the_server_ends_although_a_client_keeps_its_connection() -> None:
+    async with serving(None, orders(1)) as hosted:
+        await form(hosted, 1)
+        held = asyncio.create_task(hosted.beat(1, wait=5))
+        await asyncio.sleep(0.05)
+        await asyncio.wait_for(hosted.server.stop(grace=0.0), 2)
+        held.cancel()
+        await asyncio.gather(held, return_exceptions=True)
 
 
 async def _until_waiting(*clients: HostedRendezvousClient) -> None:

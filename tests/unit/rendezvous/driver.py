@@ -133,6 +133,14 @@ class Driver:
         finally:
             self._carry_out()
 
+    def hold_beat(self, uid: str, *, round: int | None = None) -> int:
+        """Send a heartbeat that has nothing to tell and is held; returns the waiter."""
+        assert self.beat(uid, round=round).tells_nothing
+        waiter = next(self._waiters)
+        self.coordinator.hold_beat(uid, waiter)
+        self._carry_out()
+        return waiter
+
     def leave(self, uid: str, outcome: LeaveOutcome, *, round: int | None = None, incarnation: str = "a") -> None:
         known = self._rounds.get((uid, incarnation), 0) if round is None else round
         self.coordinator.leave(uid, LeaveRequest(incarnation=incarnation, round=known, outcome=outcome), self.now)
@@ -171,6 +179,11 @@ class Driver:
     def refusal(self, waiter: int) -> ProtocolError:
         answer = self.answers.get(waiter)
         assert isinstance(answer, ProtocolError), answer
+        return answer
+
+    def told(self, waiter: int) -> HeartbeatAnswer:
+        answer = self.answers.get(waiter)
+        assert isinstance(answer, HeartbeatAnswer), answer
         return answer
 
     def names(self, name: str) -> list[Record]:

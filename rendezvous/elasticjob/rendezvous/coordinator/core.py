@@ -10,8 +10,10 @@ Invariants:
 - Round numbers never fall. A caller that is not in the newest round is told so, whatever it asks.
 - The run is closed by order of the operator and by nothing else; it never opens again.
 - Each node that waits is in the next round, or is told why not.
+- No heartbeat is held while there is something to tell its caller.
 """
 
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
 from elasticjob.events.api import NodeState
@@ -23,6 +25,7 @@ from elasticjob.rendezvous.coordinator.verdict import Detector
 from elasticjob.rendezvous.coordinator.view import view_of
 from elasticjob.rendezvous.orders import NodeFacts, NodePhase, RunOrders, RunView
 from elasticjob.rendezvous.protocol import (
+    MAX_WAIT_SECONDS,
     Closed,
     EndpointRequest,
     ErrorCode,
@@ -54,6 +57,8 @@ class Coordinator:
         self._rounds = self._members.rounds
         self._store_error = ""
         self._refused: set[str] = set()
+        self._beats: dict[str, Waiter] = {}
+        """Heartbeats that are held open, by pod UID."""
 
     @property
     def orders(self) -> RunOrders:
@@ -84,10 +89,12 @@ class Coordinator:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is to be done."""
-        return not self._members.effects
+        return not self._members.effects and not (self._beats and self._has_news)
 
     def drain(self) -> list[Effect]:
         """Take what is to be done."""
+        if self._beats and self._has_news:
+            self._release_beats(list(self._beats))
         effects, self._members.effects = self._members.effects, []
         return effects
 
@@ -96,6 +103,7 @@ class Coordinator:
         if orders != self.orders:
             self._members.follow(orders, now)
             self._refused &= orders.nodes.keys()
+            self._release_beats([uid for uid in self._beats if not _is_alive(orders.nodes.get(uid))])
 
     def tick(self, now: float) -> None:
         """Do what is due."""
@@ -126,6 +134,7 @@ class Coordinator:
         else:
             self._rounds.lift(request.round)
         session = self._members.session(fact, now)
+        self._release_beats([uid])
         restored = session.incarnation is None
         replaces = session.adopt(request.incarnation)
         session.leaving = None
@@ -167,11 +176,22 @@ class Coordinator:
             self._members.publish(request.endpoint)
         return self._beat(waiting=nodes_waiting(self._rounds.state, round=self.round))
 
+    @property
+    def longest_hold(self) -> float:
+        """Seconds for which a heartbeat may be held. The next one then comes well within the keep-alive time."""
+        return min(MAX_WAIT_SECONDS, self.orders.keep_alive_interval, self._members.window / 2)
+
+    def hold_beat(self, uid: str, waiter: Waiter) -> None:
+        """Hold the answer to a heartbeat that was just made and tells nothing new, until something is to be told."""
+        self._release_beats([uid])
+        self._beats[uid] = waiter
+
     def leave(self, uid: str, request: LeaveRequest, now: float) -> None:
         """A node leaves. Never closes the run; late and repeated calls do nothing."""
         session = self._members.sessions.get(uid)
         if self.closed is not None or session is None or session.incarnation not in (None, request.incarnation):
             return
+        self._release_beats([uid])
         session.adopt(request.incarnation)
         self._members.reported(uid)
         waiter = session.stop_joining()
@@ -216,6 +236,8 @@ class Coordinator:
         if self._members.endpoint_waiters.pop(waiter, None) is not None:
             refusal = ProtocolError(ErrorCode.NOT_READY, "rank 0 has not said yet where its store listens")
             self._effect(Answer(waiter=waiter, result=refusal))
+        if self._beats.get(uid) == waiter:
+            self._release_beats([uid])
         session = self._members.sessions.get(uid)
         if session is not None and session.waiter == waiter:
             self._release(session, now)
@@ -223,6 +245,8 @@ class Coordinator:
     def hung_up(self, uid: str, waiter: Waiter, now: float) -> None:
         """The caller of a held call is not there any more; nobody is to be answered."""
         self._members.endpoint_waiters.pop(waiter, None)
+        if self._beats.get(uid) == waiter:
+            del self._beats[uid]
         session = self._members.sessions.get(uid)
         if session is not None and session.waiter == waiter:
             session.waiter = None
@@ -246,7 +270,7 @@ class Coordinator:
             raise ProtocolError(ErrorCode.UNKNOWN_NODE, "the operator has not seen this pod yet")
         session = self._members.sessions.get(uid)
         retired: AbstractSet[str] = set(session.retired) if session is not None else set()
-        if fact is None or fact.phase in (NodePhase.FAILED, NodePhase.SUCCEEDED) or incarnation in retired:
+        if fact is None or not _is_alive(fact) or incarnation in retired:
             pod = self._members.fenced.pod(uid) if fact is None else fact.pod
             self._note_refusal(uid, pod, "it is dead or replaced")
             raise dead(pod)
@@ -331,6 +355,29 @@ class Coordinator:
             message = f"a call of pod {pod} was refused: {why}"
             self._effect(Record(name="StaleCallRefused", message=message, node_state=NodeState.RUNNING, pod=pod))
 
+    @property
+    def _has_news(self) -> bool:
+        """Whether members are to be told something: the run is closed, or the newest round is being replaced."""
+        state = self._rounds.state
+        return state.closed is not None or state.round > self.round
+
+    def _release_beats(self, uids: Iterable[str]) -> None:
+        """Answer heartbeats that are held open with what their callers would be told now."""
+        closed = self.closed
+        usual = self._beat(waiting=nodes_waiting(self._rounds.state, round=self.round), closed=closed)
+        for uid in uids:
+            waiter = self._beats.pop(uid, None)
+            if waiter is None:
+                continue
+            fact = self.orders.nodes.get(uid)
+            if closed is None and not _is_alive(fact):
+                pod = self._members.fenced.pod(uid) if fact is None else fact.pod
+                self._effect(Answer(waiter=waiter, result=dead(pod)))
+            elif closed is None and not self._rounds.knows(uid):
+                self._effect(Answer(waiter=waiter, result=self._beat(evicted=True)))
+            else:
+                self._effect(Answer(waiter=waiter, result=usual))
+
     def _beat(self, *, waiting: int = 0, closed: Closed | None = None, evicted: bool = False) -> HeartbeatAnswer:
         return HeartbeatAnswer(
             round=self.round,
@@ -339,3 +386,8 @@ class Coordinator:
             evicted=evicted,
             interval_seconds=self.orders.keep_alive_interval,
         )
+
+
+def _is_alive(fact: NodeFacts | None) -> bool:
+    """Whether calls of the pod are served."""
+    return fact is not None and fact.phase in (NodePhase.ALIVE, NodePhase.DRAINING)

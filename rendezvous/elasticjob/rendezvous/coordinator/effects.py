@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from elasticjob.events.api import NodeState
-from elasticjob.rendezvous.protocol import Endpoint, JoinFormed, JoinWaiting, ProtocolError
+from elasticjob.rendezvous.protocol import Endpoint, HeartbeatAnswer, JoinFormed, JoinWaiting, ProtocolError
 from elasticjob.rendezvous.state import State
 
 Waiter: TypeAlias = int
 """Names one call that is held open. Given by the host, never reused."""
 
-WaitResult: TypeAlias = JoinFormed | JoinWaiting | Endpoint | ProtocolError
+WaitResult: TypeAlias = JoinFormed | JoinWaiting | Endpoint | HeartbeatAnswer | ProtocolError
 
 
 @dataclass(frozen=True, kw_only=True)

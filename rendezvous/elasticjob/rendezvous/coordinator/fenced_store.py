@@ -10,7 +10,7 @@ it recognizes its own earlier write. Blocking; one thread at a time.
 
 from dataclasses import replace
 
-from elasticjob.rendezvous.backend import RendezvousBackend, Token
+from elasticjob.rendezvous.backend import ErasableState, RendezvousBackend, Token
 from elasticjob.rendezvous.encoding import decode, encode
 from elasticjob.rendezvous.errors import RendezvousConnectionError
 from elasticjob.rendezvous.state import State
@@ -91,6 +91,20 @@ class FencedStore:
         found = self._backend.get_state()
         if found is not None:
             self._decode(found[0])
+
+    def erase(self) -> None:
+        """Remove what is stored, where nobody else sees to that.
+
+        Raises:
+            RendezvousConnectionError: The backend cannot be reached.
+        """
+        if isinstance(self._backend, ErasableState):
+            self._backend.delete_state()
+
+    @property
+    def is_erasable(self) -> bool:
+        """Whether the state stays behind unless it is erased."""
+        return isinstance(self._backend, ErasableState)
 
     def _check_owner(self, stored: bytes) -> None:
         """Metadata of the object may change under us; its content may not, except by a newer leader."""

@@ -190,3 +190,16 @@ def test_a_server_that_wants_no_pause_is_not_flooded(
     before = len(server.calls_to("heartbeat"))
     time.sleep(1.0)
     assert len(server.calls_to("heartbeat")) - before <= 6
+
+
+def test_good_bye_does_not_wait_for_an_answer_that_is_held(server: FakeServer, beating: Heartbeat) -> None:
+    server.interval = 60.0
+    _eventually(lambda: any(body["wait"] > 20 for body in server.calls_to("heartbeat")))
+    started = time.monotonic()
+    assert beating.finish({"incarnation": "x", "round": 0, "outcome": "left"}, timeout=5)
+    assert time.monotonic() - started < 2
+
+
+def test_the_answer_may_be_held_until_the_next_beat_is_due(server: FakeServer, beating: Heartbeat) -> None:
+    waits = [body["wait"] for body in server.wait_for("heartbeat", 3)]
+    assert all(0 < wait <= heartbeat_module.INTERVAL_SECONDS for wait in waits)
