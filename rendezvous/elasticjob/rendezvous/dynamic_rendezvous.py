@@ -262,7 +262,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
                 driver.note_outage(error)
                 if not driver.left(deadline):
                     raise
-                driver.back_off(next(failures), self._peer.known, deadline)
+                driver.back_off(next(failures), self._peer.known, deadline, at_least=error.retry_after)
                 continue
             self._beats.start(driver.next_beat())
             state = step.after

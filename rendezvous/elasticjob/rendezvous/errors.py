@@ -20,6 +20,9 @@ class RendezvousTimeoutError(RendezvousError):
 class RendezvousConnectionError(RendezvousError):
     """The backend cannot be reached. The message names the endpoint and the cause."""
 
+    retry_after: float = 0.0
+    """Seconds for which the backend asks to be left alone."""
+
 
 class RendezvousStateError(RendezvousError):
     """The stored state is corrupt, of a newer format, or too large. The message names the object that holds it."""

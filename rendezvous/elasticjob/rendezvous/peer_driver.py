@@ -63,6 +63,7 @@ class PeerDriver:
         self._lock = threading.Lock()
         self._outage_since: float | None = None
         self._last_beat = timing.clock()
+        self._asked_pause = 0.0
 
     def deadline(self, timeout: float) -> float:
         """The time in `timeout` seconds, on the monotonic clock."""
@@ -143,15 +144,17 @@ class PeerDriver:
             self.note_outage(error)
             return known
 
-    def back_off(self, attempt: int, state: State | None, deadline: float) -> None:
+    def back_off(self, attempt: int, state: State | None, deadline: float, *, at_least: float = 0.0) -> None:
         """Pause after attempt number `attempt`, counted from 0, has failed.
 
         Args:
             state: The state as it is now, if known: it tells how many nodes may want to write.
+            at_least: Seconds that the backend asked for. The pause is added to them, so that nodes do not come back
+                all at once.
         """
         cap = self._settings.cas_backoff_max_seconds or self._backoff_cap(state)
         pause = self._timing.rng.uniform(0.0, min(cap, FIRST_BACKOFF_SECONDS * 2 ** min(attempt, 16)))
-        self._timing.sleep(min(pause, self.left(deadline)))
+        self._timing.sleep(min(at_least + pause, self.left(deadline)))
 
     def _backoff_cap(self, state: State | None) -> float:
         writers = 0
@@ -179,13 +182,18 @@ class PeerDriver:
                 self._last_beat = self._timing.clock()
         except RendezvousTimeoutError as error:
             logger.debug("A heartbeat is put off: %s", error)
+        except RendezvousConnectionError as error:
+            self._asked_pause = error.retry_after
+            return self.note_outage(error)
         except Exception as error:  # the backend may be anybody's code
             return self.note_outage(error)
         return False
 
     def next_beat(self) -> float:
         """Seconds until `beat` is to be called next: a little early at random, so that nodes do not beat in step."""
-        return self._timing.rng.uniform(EARLIEST_BEAT, 1.0) * self._settings.keep_alive_interval.total_seconds()
+        asked, self._asked_pause = self._asked_pause, 0.0
+        pause = self._timing.rng.uniform(EARLIEST_BEAT, 1.0) * self._settings.keep_alive_interval.total_seconds()
+        return asked + pause
 
     def note_outage(self, error: Exception) -> bool:
         """Warn once for an outage; says whether it has just begun."""

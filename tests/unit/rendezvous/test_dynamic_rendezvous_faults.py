@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from elasticjob.rendezvous.backend import Token
+from elasticjob.rendezvous.backends.kubernetes_objects import ThrottledError
 from elasticjob.rendezvous.backends.memory import MemoryRendezvousBackend
 from elasticjob.rendezvous.errors import (
     RendezvousConnectionError,
@@ -89,6 +90,20 @@ def test_a_backend_that_comes_late_is_waited_for(run: Run) -> None:
 
     run.backends[0].fault = fault
     assert ranks(run.join(handler)) == [(0, 1)]
+
+
+def test_a_backend_that_asks_to_be_left_alone_is_left_alone(run: Run) -> None:
+    handler = run.handler()
+    calls: list[float] = []
+
+    def fault() -> None:
+        calls.append(time.monotonic())
+        if len(calls) == 1:
+            raise ThrottledError("429", retry_after=0.5)
+
+    run.backends[0].fault = fault
+    handler.next_rendezvous()
+    assert calls[1] - calls[0] >= 0.5
 
 
 def test_a_backend_that_never_comes_is_told_within_the_join_time_out(run: Run) -> None:
