@@ -21,7 +21,7 @@ def request(**changes: object) -> JoinRequest:
 
 
 async def taken_over(hosted: Hosted) -> None:
-    await hosted.viewed(lambda view: not view.failed)
+    await hosted.viewed(lambda view: view.taken_over and not view.failed)
 
 
 async def form(hosted: Hosted, nodes: int) -> list[JoinFormed]:
@@ -132,7 +132,6 @@ async def test_a_backend_that_is_away_at_first_is_asked_again() -> None:
         with pytest.raises(ProtocolError) as refused:
             await hosted.host.join(RUN, "uid-0", request())
         assert refused.value.code is ErrorCode.NOT_READY
-        await hosted.viewed(lambda view: view.failed)
         setting.cells[RUN].trouble = None
         await form(hosted, 1)
 

@@ -233,8 +233,15 @@ def test_leaving_does_not_wait_for_a_heartbeat_that_hangs(server: FakeServer, cl
     server.wait_for("heartbeat", len(server.calls_to("heartbeat")) + 1)
     time.sleep(0.05)
     started = time.monotonic()
-    assert not client.leave(LeaveOutcome.LEFT, timeout=0.3)
+    assert client.leave(LeaveOutcome.LEFT, timeout=5.0)
     assert time.monotonic() - started < 2.0
+
+
+def test_leaving_leaves_no_connection_open(server: FakeServer, client: HostedRendezvousClient) -> None:
+    client.join()
+    assert client.leave(LeaveOutcome.SUCCEEDED)
+    assert client._http._connection is None
+    assert client._heartbeat._http._connection is None
 
 
 def test_leaving_twice_is_harmless(server: FakeServer, client: HostedRendezvousClient) -> None:
