@@ -27,18 +27,23 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 """Pause in seconds after an access that failed; doubled each time."""
 CORRUPT_PAUSE = 10.0
 """Pause in seconds before a corrupt state is read again."""
+ERASE_PAUSES = (0.0, 1.0, 10.0, 60.0)
+"""Pauses in seconds before each attempt to remove a state."""
 VERIFY_INTERVAL = 1.0
 """Shortest time in seconds between two checks of one run's stored state that callers can provoke."""
 
 
 @dataclass(kw_only=True, eq=False)
 class Run:
-    """One hosted run. Without a coordinator its state is not taken over yet; `error` says why it cannot be."""
+    """One hosted run. Without a coordinator its state is not taken over yet: `error` says why it cannot be, and
+    `trouble` why it could not be so far."""
 
     orders: RunOrders
     store: FencedStore | None = None
+    store_settings: tuple[str, dict[str, str]] | None = None
     coordinator: Coordinator | None = None
     error: str = ""
+    trouble: str = ""
     is_lost: bool = False
     is_forgotten: bool = False
     access: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -90,7 +95,8 @@ class StateKeeper:
         self._require_leadership = require_leadership
         self._patience = patience
         self._told = told
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="rendezvous-state")
+        self._threads = threads
+        self._pools: dict[str, ThreadPoolExecutor] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def take_over(self, run: Run) -> None:
@@ -116,6 +122,22 @@ class StateKeeper:
 
         self._spawn(work(), f"save {run.orders.run_id}")
 
+    def erase(self, run: Run) -> None:
+        """Remove the state of a run that is over, where nobody else does. After a while it is given up, and told."""
+
+        async def work() -> None:
+            for pause in ERASE_PAUSES:
+                await asyncio.sleep(pause)
+                try:
+                    await self._in_pool(run, lambda: self._store(run).erase())
+                except Exception as error:
+                    cause = _cause(error)
+                else:
+                    return
+            log.warning("The state of job %s/%s stays behind: %s", run.orders.namespace, run.orders.job, cause)
+
+        self._spawn(work(), f"erase {run.orders.run_id}")
+
     def verify(self, run: Run) -> None:
         """Check, not too often, that the state of a run is still ours."""
         now = asyncio.get_running_loop().time()
@@ -138,7 +160,8 @@ class StateKeeper:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
 
     async def _until_done(self, run: Run, access: Callable[[], T]) -> T | None:
         """Repeat an access until it succeeds. None if the run is lost or forgotten first."""
@@ -158,11 +181,20 @@ class StateKeeper:
         return None
 
     def _store(self, run: Run) -> FencedStore:
-        if run.store is None:
+        settings = (run.orders.backend, dict(run.orders.backend_conf))
+        is_corrected = run.coordinator is None and settings != run.store_settings
+        if run.store is None or is_corrected:
             backend = self._backend_factory(run.orders)
+            run.store_settings = settings
             source = f"the {backend.name} rendezvous state of job {run.orders.namespace}/{run.orders.job}"
             run.store = FencedStore(backend, source=source, epoch=self._epoch)
         return run.store
+
+    def _pool(self, backend: str) -> ThreadPoolExecutor:
+        """The threads of one kind of backend: a server that does not answer holds up only runs that use its kind."""
+        if backend not in self._pools:
+            self._pools[backend] = ThreadPoolExecutor(self._threads, thread_name_prefix=f"rendezvous-{backend}")
+        return self._pools[backend]
 
     async def _in_pool(self, run: Run, access: Callable[[], T]) -> T:
         def guarded() -> T:
@@ -170,7 +202,7 @@ class StateKeeper:
             return access()
 
         async with run.access:
-            future = asyncio.get_running_loop().run_in_executor(self._pool, guarded)
+            future = asyncio.get_running_loop().run_in_executor(self._pool(run.orders.backend), guarded)
             done, _ = await asyncio.wait({future}, timeout=self._patience)
             if not done:
                 self._told.in_trouble(run, f"no answer within {self._patience:g} s")

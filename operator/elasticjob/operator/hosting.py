@@ -34,7 +34,7 @@ class HostContext:
 
 
 class RendezvousServer(RendezvousHost, Protocol):
-    """A rendezvous host with a life of its own. `apply`, `view` and `forget` may be called while `serve` runs."""
+    """A rendezvous host with a life of its own. The methods of `RendezvousHost` may be called while `serve` runs."""
 
     async def serve(self, stop: asyncio.Event, *, started: Callable[[], None]) -> None:
         """Serve until `stop` is set; call `started` once calls are answered. Alone on its event loop."""
@@ -69,3 +69,8 @@ class HostSwitch:
         """Have the host that runs drop a run."""
         if (host := self._host) is not None:
             host.forget(run_id)
+
+    def erase(self, run_id: str) -> None:
+        """Have the host that runs drop the run of a job that is gone."""
+        if (host := self._host) is not None:
+            host.erase(run_id)

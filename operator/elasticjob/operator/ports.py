@@ -114,7 +114,10 @@ class RendezvousHost(Protocol):
         """What the run looks like now; None while it is not known here."""
 
     def forget(self, run_id: str) -> None:
-        """Drop a run whose object is gone."""
+        """Drop a run that has no nodes (any more)."""
+
+    def erase(self, run_id: str) -> None:
+        """Drop a run whose job is gone, and its state as far as the cluster does not see to that."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -189,7 +189,7 @@ class Reconciler:
         former = self._runs.get(key)
         if former is None or former == uid:
             return
-        self._host.forget(former)
+        self._host.erase(former)
         self._mirror.forget(former)
         self._problems.forget(key)
         self._written.pop(key, None)

@@ -108,6 +108,10 @@ class HostedRendezvous:
         """See `RendezvousHost`."""
         self._host.forget(run_id)
 
+    def erase(self, run_id: str) -> None:
+        """See `RendezvousHost`."""
+        self._host.erase(run_id)
+
     async def serve(self, stop: asyncio.Event, *, started: Callable[[], None]) -> None:
         """Serve until told to stop.
 

@@ -67,7 +67,13 @@ class Situation:
 
     @property
     def view(self) -> RunView | None:
-        """What the rendezvous says of this very run."""
+        """What the rendezvous says of this very run, once it has read its state."""
+        view = self.heard
+        return view if view is not None and view.taken_over else None
+
+    @property
+    def heard(self) -> RunView | None:
+        """What the rendezvous says of this very run, even if that is only why it cannot serve it."""
         view = self.observed.view
         return view if view is not None and view.run_id == self.job.uid else None
 

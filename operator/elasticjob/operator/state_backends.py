@@ -25,8 +25,8 @@ from elasticjob.rendezvous.parameters import RendezvousParameters
 
 KUBERNETES = "kubernetes"
 OTHER_DEFAULTS = {"ttl": str(FOR_EVER), "read_timeout": "5"}
-"""Settings of other backends where the job says nothing. A state is written when the members change and at no other time,
-so it must not expire; and a server that does not answer must not keep the threads that others need."""
+"""Settings of other backends where the job says nothing. A state is written when the members change and at no other
+time, so it must not expire; and a server that does not answer must not keep the threads that others need."""
 BACKSTOP = 60.0
 """Seconds after which a thread stops waiting for a call whose own deadline is far below: the loop has ended."""
 T = TypeVar("T")

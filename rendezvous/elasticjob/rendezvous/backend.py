@@ -6,7 +6,7 @@ business of `elasticjob.rendezvous.state`.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 Token: TypeAlias = Any
 """Opaque fencing token. Only ever compared for equality, and only by the backend that made it."""
@@ -51,4 +51,16 @@ class RendezvousBackend(ABC):
         Raises:
             RendezvousConnectionError: The backend cannot be reached.
             RendezvousStateError: The stored state is corrupt.
+        """
+
+
+@runtime_checkable
+class ErasableState(Protocol):
+    """What a backend also has if nobody but its user can remove the state of a run that is over."""
+
+    def delete_state(self) -> None:
+        """Remove the state. It is no error if there is none.
+
+        Raises:
+            RendezvousConnectionError: The backend cannot be reached.
         """

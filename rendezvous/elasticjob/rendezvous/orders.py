@@ -118,6 +118,7 @@ class RunView:
         last_round_seconds: How long the newest round took to form.
         failed: Why the run cannot go on (join time-out, budget spent), else empty. The operator decides what follows.
         held: True while the state was just taken over and nodes are given time to report.
+        taken_over: False while the stored state has not been read. Then only `failed` and `details` tell anything.
     """
 
     run_id: str
@@ -132,4 +133,5 @@ class RunView:
     last_round_seconds: float | None = None
     failed: str = ""
     held: bool = False
+    taken_over: bool = True
     details: Mapping[str, str] = field(default_factory=dict)

@@ -1,6 +1,7 @@
 """Waiting on etcd when the server forgets old revisions, and what a wait leaves behind (jplana/python-etcd#250,
 dims/etcd3-gateway#15)."""
 
+import base64
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from elasticjob.rendezvous.backend import ErasableState
 from elasticjob.rendezvous.backends.etcd import EtcdRendezvousBackend, EtcdV3Store
 from elasticjob.rendezvous.backends.etcd_client import EtcdClient, KeyValue
 from elasticjob.rendezvous.backends.etcd_v2_keys import connect
@@ -261,3 +263,29 @@ def test_a_web_server_that_is_no_etcd_is_a_connection_error(
         for call in calls:
             with pytest.raises(RendezvousConnectionError, match=url):
                 call()
+
+
+def test_a_state_without_a_time_to_live_has_no_lease(etcd_harness: EtcdHarness) -> None:
+    backend, _ = etcd_harness.make("run", ttl="0")
+    backend.set_state(b"x")
+    client = EtcdClient(etcd_harness.etcd_options, ttl=600)
+    answer = client._post("/kv/range", {"key": base64.b64encode(etcd_harness._key("run").encode()).decode()})
+    assert "lease" not in answer["kvs"][0]
+
+
+def test_a_state_without_a_time_to_live_stays_in_the_v2_api(etcd_v2_harness: EtcdV2Harness) -> None:
+    backend, _ = etcd_v2_harness.make("run", ttl="0")
+    backend.set_state(b"x")
+    assert connect(etcd_v2_harness.etcd_options).read(f"{etcd_v2_harness.prefix}/rendezvous/run").ttl is None
+
+
+@pytest.mark.parametrize("which", ["etcd_harness", "etcd_v2_harness"])
+def test_a_state_that_is_deleted_is_gone(request: pytest.FixtureRequest, which: str) -> None:
+    harness: EtcdHarness | EtcdV2Harness = request.getfixturevalue(which)
+    backend = harness.backend("run")
+    assert isinstance(backend, ErasableState)
+    backend.delete_state()
+    backend.set_state(b"x")
+    backend.delete_state()
+    assert backend.get_state() is None
+    backend.delete_state()

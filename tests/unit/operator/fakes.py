@@ -117,6 +117,7 @@ class FakeHost:
     def __init__(self) -> None:
         self.orders: dict[str, RunOrders] = {}
         self.forgotten: list[str] = []
+        self.erased: list[str] = []
         self.views: dict[str, RunView] = {}
 
     def apply(self, orders: RunOrders) -> None:
@@ -128,6 +129,10 @@ class FakeHost:
     def forget(self, run_id: str) -> None:
         self.orders.pop(run_id, None)
         self.forgotten.append(run_id)
+
+    def erase(self, run_id: str) -> None:
+        self.orders.pop(run_id, None)
+        self.erased.append(run_id)
 
 
 class Sink:

@@ -254,14 +254,14 @@ async def test_a_job_without_orders_is_not_hosted(world: World) -> None:
     assert world.host.forgotten == ["job-uid"]
 
 
-async def test_the_run_of_a_deleted_job_is_forgotten(world: World) -> None:
+async def test_the_run_of_a_deleted_job_is_erased(world: World) -> None:
     world.plan = Plan(orders=orders())
     await world.reconcile()
     world.cache.see(JOBS, job(5), deleted=True)
     assert await world.reconcile() == Result()
-    assert world.host.forgotten == ["job-uid"]
+    assert world.host.erased == ["job-uid"]
     await world.reconcile()
-    assert world.host.forgotten == ["job-uid"]
+    assert world.host.erased == ["job-uid"]
 
 
 async def test_a_job_created_anew_under_the_name_is_another_run(world: World) -> None:
@@ -270,5 +270,5 @@ async def test_a_job_created_anew_under_the_name_is_another_run(world: World) ->
     world.cache.see(JOBS, job(9, uid="successor"))
     world.plan = Plan(orders=orders("successor"))
     await world.reconcile()
-    assert world.host.forgotten == ["job-uid"]
+    assert world.host.erased == ["job-uid"]
     assert list(world.host.orders) == ["successor"]

@@ -9,8 +9,10 @@ import pytest
 
 from elasticjob.operator import errors
 from elasticjob.operator.ports import Body
-from elasticjob.operator.state_backends import JobConfigMaps, backend_factory
+from elasticjob.operator.state_backends import OTHER_DEFAULTS, JobConfigMaps, backend_factory
+from elasticjob.rendezvous.backend import ErasableState
 from elasticjob.rendezvous.backends.kubernetes_objects import AlreadyExists, Conflict, ThrottledError
+from elasticjob.rendezvous.backends.options import FOR_EVER
 from elasticjob.rendezvous.errors import RendezvousConnectionError, RendezvousStateError
 
 from .hosted import orders
@@ -149,3 +151,25 @@ def test_orders_name_the_backend(loop: asyncio.AbstractEventLoop) -> None:
     assert make(orders(1, backend="memory")).name == "memory"
     with pytest.raises(ValueError, match="no rendezvous backend 'punch-cards'"):
         make(orders(1, backend="punch-cards"))
+
+
+def test_settings_of_a_job_may_have_any_name(loop: asyncio.AbstractEventLoop) -> None:
+    api: Any = Api()
+    conf = {"run_id": "another", "backend": "x", "self": "y"}
+    assert backend_factory(api, loop)(orders(1, backend="memory", backend_conf=conf)).name == "memory"
+
+
+@pytest.mark.parametrize("backend", ["etcd", "etcd-v2"])
+def test_a_setting_that_cannot_be_used_is_named(loop: asyncio.AbstractEventLoop, backend: str) -> None:
+    api: Any = Api()
+    conf = {"endpoint": "etcd:2379", "protocol": "gopher"}
+    with pytest.raises(ValueError, match="protocol must be one of http, https, not 'gopher'"):
+        backend_factory(api, loop)(orders(1, backend=backend, backend_conf=conf))
+
+
+@pytest.mark.parametrize("backend", ["etcd", "etcd-v2"])
+def test_states_in_etcd_stay_until_they_are_erased(loop: asyncio.AbstractEventLoop, backend: str) -> None:
+    api: Any = Api()
+    made = backend_factory(api, loop)(orders(1, backend=backend, backend_conf={"endpoint": "etcd:2379"}))
+    assert isinstance(made, ErasableState)
+    assert OTHER_DEFAULTS["ttl"] == str(FOR_EVER)

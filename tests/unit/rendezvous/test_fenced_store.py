@@ -145,3 +145,24 @@ def test_a_corrupt_state_is_named_and_left_as_it_is() -> None:
     with pytest.raises(RendezvousStateError):
         mine.verify()
     assert cell.value == b"!!!!"
+
+
+class ErasableCell(Cell):
+    def delete_state(self) -> None:
+        self.value = None
+
+
+def test_a_state_is_erased_where_nobody_else_does() -> None:
+    cell = ErasableCell(encode(State(round=2)))
+    store = FencedStore(cell, source="cell", epoch=1)
+    assert store.is_erasable
+    store.erase()
+    assert cell.value is None
+
+
+def test_a_state_that_goes_with_its_job_is_left_alone() -> None:
+    cell = Cell(encode(State(round=2)))
+    store = FencedStore(cell, source="cell", epoch=1)
+    assert not store.is_erasable
+    store.erase()
+    assert cell.value is not None

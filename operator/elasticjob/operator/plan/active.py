@@ -98,7 +98,7 @@ def _budget(situation: Situation) -> Verdict | None:
 
 
 def _rendezvous_failure(situation: Situation) -> Verdict | None:
-    view = situation.view
+    view = situation.heard
     if view is None or not (view.failed or view.state is RunState.CLOSED):
         return None
     message = view.failed or view.cause or "the rendezvous is closed"

@@ -7,9 +7,10 @@ kstatus tools take a job as *current* when `Ready` is True, as *in progress* whe
 
 from elasticjob.operator import constants
 from elasticjob.operator.model import Condition, ElasticJobStatus
+from elasticjob.operator.policies.obstacles import joined_messages
 from elasticjob.operator.situation import Situation, Stage
-from elasticjob.operator.status.explanation import explain, obstacles
-from elasticjob.rendezvous.orders import RunState, RunView
+from elasticjob.operator.status.explanation import explain, obstacles, unserved
+from elasticjob.rendezvous.orders import RunState
 
 MESSAGE_LIMIT = 2048
 """Longest message of a condition, in characters; the API allows 32,768."""
@@ -67,7 +68,7 @@ def _active(situation: Situation) -> dict[str, Words]:
         constants.SUCCEEDED: (FALSE, constants.REASON_NOT_FINISHED, ""),
         constants.FAILED: (FALSE, constants.REASON_NOT_FINISHED, ""),
         constants.SUSPENDED: (FALSE, constants.REASON_RUNNING, ""),
-        constants.RENDEZVOUS_READY: _rendezvous_ready(situation.view),
+        constants.RENDEZVOUS_READY: _rendezvous_ready(situation),
     }
 
 
@@ -75,9 +76,11 @@ def _ready(situation: Situation) -> Words:
     if situation.formed:
         return TRUE, constants.REASON_ROUND_FORMED, _trains(situation)
     if situation.view is None and situation.before.is_true(constants.READY):
-        return TRUE, constants.REASON_NOT_SERVED, "training goes on while the rendezvous is being taken over"
+        why = joined_messages(unserved(situation))
+        taking = "training goes on while the rendezvous is being taken over"
+        return TRUE, constants.REASON_NOT_SERVED, f"{taking}: {why}" if why else taking
     found = obstacles(situation)
-    return FALSE, found[0].reason if found else _rendezvous_ready(situation.view)[1], explain(situation)
+    return FALSE, found[0].reason if found else _rendezvous_ready(situation)[1], explain(situation)
 
 
 def _trains(situation: Situation) -> str:
@@ -100,9 +103,12 @@ def _reconciling(situation: Situation) -> Words:
     return TRUE, constants.REASON_SCALING, explain(situation)
 
 
-def _rendezvous_ready(view: RunView | None) -> Words:
+def _rendezvous_ready(situation: Situation) -> Words:
+    view = situation.view
     if view is None:
-        return UNKNOWN, constants.REASON_NOT_SERVED, "the rendezvous does not serve this run yet"
+        why = joined_messages(unserved(situation))
+        waiting = "the rendezvous does not serve this run yet"
+        return UNKNOWN, constants.REASON_NOT_SERVED, f"{waiting}: {why}" if why else waiting
     held = " Membership is held while nodes report after a takeover." if view.held else ""
     status = TRUE if view.state is RunState.FORMED else FALSE
     reason = constants.REASON_HELD if view.held else _STATE_REASONS[view.state]

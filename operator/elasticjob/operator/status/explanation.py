@@ -11,13 +11,22 @@ from elasticjob.operator.situation import Situation
 
 
 def obstacles(situation: Situation) -> tuple[Obstacle, ...]:
-    """Everything that is known to be in the way: refused calls, then pods that cannot start, by index."""
+    """All that is known to be in the way: the state, then refused calls, then pods that cannot start, by index."""
     blocked = (
         Obstacle(reason=pod.obstacle.reason, message=f"{node_name(situation.job.name, index)} {pod.obstacle.message}")
         for index, pod in sorted(situation.current.items())
         if pod.obstacle is not None and pod.uid not in situation.joined and index in situation.ledger.indexes
     )
-    return (*refusals(situation.problems), *blocked)
+    return (*unserved(situation), *refusals(situation.problems), *blocked)
+
+
+def unserved(situation: Situation) -> tuple[Obstacle, ...]:
+    """Why the rendezvous does not serve the run, if it told."""
+    heard = situation.heard
+    if heard is None or heard.taken_over or "storeError" not in heard.details:
+        return ()
+    message = f"the state of the rendezvous cannot be read: {heard.details['storeError']}"
+    return (Obstacle(reason=constants.REASON_NOT_SERVED, message=message),)
 
 
 def explain(situation: Situation) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from elasticjob.rendezvous.backend import RendezvousBackend, Token
 from elasticjob.rendezvous.backends.etcd_client import EtcdClient, KeyValue, Swap
 from elasticjob.rendezvous.backends.keys import escape, key_segment
-from elasticjob.rendezvous.backends.options import DEFAULT_TTL, MAX_TTL, bounded_int, etcd_options
+from elasticjob.rendezvous.backends.options import DEFAULT_TTL, FOR_EVER, MAX_TTL, bounded_int, etcd_options
 from elasticjob.rendezvous.backends.values import check_new_state, check_stored_state
 from elasticjob.rendezvous.parameters import RendezvousParameters
 from elasticjob.rendezvous.store import Data, Store, cas_delay, parse_counter, to_bytes
@@ -67,6 +67,10 @@ class EtcdRendezvousBackend(RendezvousBackend):
         if not swap.done:
             return self._lost(self._decode(swap.stored))
         return state, EtcdToken(key=self._key, mod_revision=swap.revision), True
+
+    def delete_state(self) -> None:
+        """See `ErasableState`."""
+        self._client.delete(self._key)
 
     def _decode(self, found: KeyValue | None) -> tuple[bytes, Token] | None:
         if found is None:
@@ -148,13 +152,13 @@ def create_backend(params: RendezvousParameters) -> tuple[EtcdRendezvousBackend,
 
     Options: `protocol` (http, https), `read_timeout` (seconds a request, 60), `ssl_cert`, `ssl_cert_key`, `ca_cert`
     (paths), `prefix` (what all keys start with, `/elasticjob`), `ttl` (seconds that the data of a run outlives its
-    last write, 7200).
+    last write, 7200; 0 for ever).
 
     Raises:
         ValueError: An option or the run id cannot be used.
         ModuleNotFoundError: etcd3gw is not installed.
     """
-    ttl = bounded_int(params, "ttl", DEFAULT_TTL, maximum=MAX_TTL)
+    ttl = bounded_int(params, "ttl", DEFAULT_TTL, minimum=FOR_EVER, maximum=MAX_TTL)
     prefix = str(params.get("prefix", DEFAULT_PREFIX))
     client = EtcdClient(etcd_options(params), ttl=ttl)
     return (

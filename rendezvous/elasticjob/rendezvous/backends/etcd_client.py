@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elasticjob.rendezvous.backends.extras import ThirdParty, require
-from elasticjob.rendezvous.backends.options import EtcdOptions
+from elasticjob.rendezvous.backends.options import FOR_EVER, EtcdOptions
 from elasticjob.rendezvous.errors import RendezvousConnectionError
 
 _ABSENT = 0
@@ -42,7 +42,10 @@ class Swap:
 
 
 class EtcdClient:
-    """Operations on the keys of one etcd server. What it writes lives `ttl` seconds beyond its last write."""
+    """Operations on the keys of one etcd server.
+
+    What it writes lives `ttl` seconds beyond its last write, or until it is deleted if `ttl` is FOR_EVER.
+    """
 
     def __init__(self, options: EtcdOptions, *, ttl: int) -> None:
         """Send nothing yet.
@@ -79,7 +82,7 @@ class EtcdClient:
     def swap(self, key: str, value: bytes, *, mod_revision: int | None) -> Swap:
         """Write a key if it was last modified at `mod_revision`, or with None if it is not there."""
 
-        def transaction(lease: int) -> dict[str, Any]:
+        def transaction(lease: int | None) -> dict[str, Any]:
             return {
                 "compare": [
                     {
@@ -155,7 +158,9 @@ class EtcdClient:
             session.cert = (self.options.ssl_cert, key) if key else self.options.ssl_cert
         return session
 
-    def _with_lease(self, write: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
+    def _with_lease(self, write: Callable[[int | None], dict[str, Any]]) -> dict[str, Any]:
+        if self._ttl == FOR_EVER:
+            return write(None)
         lease = self._current_lease()
         try:
             return write(lease)
@@ -215,8 +220,9 @@ def _end_of_prefix(prefix: str) -> bytes:
     return data[:-1] + bytes([data[-1] + 1])
 
 
-def _put(key: str, value: bytes, lease: int) -> dict[str, Any]:
-    return {"key": _encode(key), "value": _encode_bytes(value), "lease": lease}
+def _put(key: str, value: bytes, lease: int | None) -> dict[str, Any]:
+    entry = {"key": _encode(key), "value": _encode_bytes(value)}
+    return entry if lease is None else {**entry, "lease": lease}
 
 
 def _first(found: Sequence[dict[str, Any]]) -> KeyValue | None:

@@ -12,7 +12,7 @@ from elasticjob.rendezvous.backend import RendezvousBackend, Token
 from elasticjob.rendezvous.backends.etcd_v2_keys import EtcdV2Keys, Node, connect
 from elasticjob.rendezvous.backends.extras import ThirdParty
 from elasticjob.rendezvous.backends.keys import key_segment
-from elasticjob.rendezvous.backends.options import DEFAULT_TTL, MAX_TTL, bounded_int, etcd_options
+from elasticjob.rendezvous.backends.options import DEFAULT_TTL, FOR_EVER, MAX_TTL, bounded_int, etcd_options
 from elasticjob.rendezvous.backends.values import (
     check_new_state,
     check_stored_state,
@@ -50,6 +50,7 @@ class EtcdV2RendezvousBackend(RendezvousBackend):
         ttl: int | None = None,
         *,
         store_directory: str | None = None,
+        expires: bool = True,
     ) -> None:
         """Use a client that exists.
 
@@ -59,6 +60,7 @@ class EtcdV2RendezvousBackend(RendezvousBackend):
             key_prefix: The directory of the key.
             ttl: Seconds that the state outlives its last write; two hours unless given.
             store_directory: A directory that is to live as long as the state.
+            expires: Whether the state is gone one day if nobody writes it.
 
         Raises:
             ValueError: The run id cannot be used.
@@ -66,8 +68,9 @@ class EtcdV2RendezvousBackend(RendezvousBackend):
         """
         self._key = f"/{(key_prefix or '').strip('/')}/{key_segment(run_id)}".replace("//", "/")
         self._keys = EtcdV2Keys(client)
-        self._ttl = ttl if ttl and ttl > 0 else DEFAULT_TTL
-        self._store_directory = store_directory
+        self._lifetime = ttl if ttl and ttl > 0 else DEFAULT_TTL
+        self._ttl = self._lifetime if expires else None
+        self._store_directory = store_directory if expires else None
         self._refresh_due = 0.0
 
     @property
@@ -90,6 +93,10 @@ class EtcdV2RendezvousBackend(RendezvousBackend):
         self._keep_store()
         return state, EtcdV2Token(key=self._key, index=node.index), True
 
+    def delete_state(self) -> None:
+        """See `ErasableState`."""
+        self._keys.delete(self._key)
+
     @property
     def _where(self) -> str:
         return f"key {self._key} in etcd at {self._keys.endpoint}"
@@ -108,9 +115,9 @@ class EtcdV2RendezvousBackend(RendezvousBackend):
     def _keep_store(self) -> None:
         if self._store_directory is None or time.monotonic() < self._refresh_due:
             return
-        if not self._keys.refresh(self._store_directory, ttl=self._ttl, directory=True):
-            self._keys.make_directory(self._store_directory, ttl=self._ttl)
-        self._refresh_due = time.monotonic() + self._ttl / _REFRESH_PARTS
+        if not self._keys.refresh(self._store_directory, ttl=self._lifetime, directory=True):
+            self._keys.make_directory(self._store_directory, ttl=self._lifetime)
+        self._refresh_due = time.monotonic() + self._lifetime / _REFRESH_PARTS
 
 
 def create_backend(params: RendezvousParameters) -> tuple[EtcdV2RendezvousBackend, Store]:
@@ -118,18 +125,23 @@ def create_backend(params: RendezvousParameters) -> tuple[EtcdV2RendezvousBacken
 
     Options: `protocol` (http, https), `read_timeout` (seconds a request, 60), `ssl_cert`, `ssl_cert_key`, `ca_cert`
     (paths), `prefix` (directory of all keys, `/elasticjob`), `ttl` (seconds that the data of a run outlives its last
-    write, 7200).
+    write, 7200; 0 for ever).
 
     Raises:
         ValueError: An option or the run id cannot be used.
         ModuleNotFoundError: python-etcd is not installed.
     """
     options = etcd_options(params)
-    ttl = bounded_int(params, "ttl", DEFAULT_TTL, maximum=MAX_TTL)
+    ttl = bounded_int(params, "ttl", DEFAULT_TTL, minimum=FOR_EVER, maximum=MAX_TTL)
     prefix = str(params.get("prefix", DEFAULT_PREFIX)).rstrip("/")
     store_directory = f"{prefix}/store/{key_segment(params.run_id)}"
     client = connect(options)
     backend = EtcdV2RendezvousBackend(
-        client, params.run_id, f"{prefix}/rendezvous", ttl, store_directory=store_directory
+        client,
+        params.run_id,
+        f"{prefix}/rendezvous",
+        ttl,
+        store_directory=store_directory,
+        expires=ttl != FOR_EVER,
     )
     return backend, EtcdStore(client, store_directory)

@@ -16,6 +16,8 @@ MAX_READ_TIMEOUT = 3600
 DEFAULT_TTL = 7200
 """Seconds that the state of a run outlives its last write; the default of torch elastic."""
 MAX_TTL = 30 * 24 * 3600
+FOR_EVER = 0
+"""The `ttl` of a state that stays until it is deleted."""
 
 _PROTOCOLS = ("http", "https")
 
