@@ -1,0 +1,71 @@
+"""Asks the cluster by running kubectl, with the context and the credentials of whoever runs this."""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+RESOURCE = "elasticjobs.elasticjob.dev"
+_REQUEST_SECONDS = 15
+_CALL_SECONDS = 30
+
+
+class KubectlError(Exception):
+    """The cluster could not be asked, or refused. The message is for people."""
+
+
+class NotFoundError(KubectlError):
+    """There is no such job."""
+
+
+class Kubectl:
+    """kubectl with the options that were given: `--namespace`, `--context`, `--kubeconfig`."""
+
+    def __init__(self, options: Sequence[str] = (), *, program: str = "kubectl") -> None:
+        self._program = program
+        self._options = tuple(options)
+
+    def job(self, name: str) -> dict[str, Any]:
+        """Read a job.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            KubectlError: Everything else.
+        """
+        return self._get(RESOURCE, name)
+
+    def events(self, job: str, namespace: str) -> list[dict[str, Any]]:
+        """The Events about objects of this name and kind."""
+        selector = f"involvedObject.name={job},involvedObject.kind=ElasticJob"
+        listed = self._get("events", "--namespace", namespace, "--field-selector", selector)
+        items = listed.get("items")
+        return items if isinstance(items, list) else []
+
+    def _get(self, *arguments: str) -> dict[str, Any]:
+        words = ["get", *self._options, *arguments, "--output=json", f"--request-timeout={_REQUEST_SECONDS}s"]
+        try:
+            done = subprocess.run(
+                [self._program, *words], capture_output=True, check=False, timeout=_CALL_SECONDS, encoding="utf-8"
+            )
+        except FileNotFoundError as error:
+            raise KubectlError(f"{self._program} was not found on PATH; this command works through it") from error
+        except subprocess.TimeoutExpired as error:
+            raise KubectlError(f"kubectl gave no answer within {_CALL_SECONDS} seconds") from error
+        if done.returncode:
+            raise _refusal(done.stderr.strip(), arguments)
+        try:
+            answer = json.loads(done.stdout)
+        except ValueError as error:
+            raise KubectlError(f"kubectl gave an answer that is not JSON: {error}") from error
+        return answer if isinstance(answer, dict) else {}
+
+
+def _refusal(words: str, arguments: Sequence[str]) -> KubectlError:
+    """What kubectl said, in terms of what was asked for."""
+    if "the server doesn't have a resource type" in words:
+        return KubectlError(f"the cluster knows no {RESOURCE}: is elasticjob installed there?")
+    if "(NotFound)" in words and arguments[0] == RESOURCE:
+        return NotFoundError(f"there is no ElasticJob {arguments[1]!r} in this namespace (kubectl get {RESOURCE} -A)")
+    if "(Forbidden)" in words:
+        return KubectlError(f"no permission: {words.partition('(Forbidden): ')[2] or words}")
+    return KubectlError(words or "kubectl failed and did not say why")
