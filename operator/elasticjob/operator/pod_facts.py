@@ -19,6 +19,7 @@ class PodFacts:
     Args:
         deleting: Whether its deletion has been asked for.
         target: Whether the API announces that it will be disrupted.
+        conditions: Type and status of its conditions.
         stopped: Whether all its containers have ended. The phase follows a moment later.
         container_restarts: How often the kubelet restarted the worker container.
         end: Why it is over, or None.
@@ -38,6 +39,7 @@ class PodFacts:
     end: PodEnd | None
     obstacle: Obstacle | None
     stopped: bool = False
+    conditions: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def final(self) -> bool:
@@ -70,6 +72,7 @@ def read_pod(pod: Mapping[str, Any], worker: str) -> PodFacts | None:
         deleting=bool(metadata.get("deletionTimestamp")),
         target=_is_true(status, "DisruptionTarget"),
         stopped=_has_stopped(pod.get("spec") or {}, status),
+        conditions=_conditions(status),
         container_restarts=_container_restarts(status, worker),
         end=pod_end(pod, worker),
         obstacle=pod_obstacle(pod),
@@ -78,6 +81,10 @@ def read_pod(pod: Mapping[str, Any], worker: str) -> PodFacts | None:
 
 def _number(text: object) -> int | None:
     return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def _conditions(status: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
+    return frozenset((str(one.get("type")), str(one.get("status"))) for one in status.get("conditions") or ())
 
 
 def _is_true(status: Mapping[str, Any], type_: str) -> bool:

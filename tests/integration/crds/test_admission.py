@@ -63,6 +63,25 @@ def test_names_that_no_service_can_have_are_refused(refusal: Refusal, name: str)
         ({"rendezvous": {"backend": "c10d"}}, 'supported values: "kubernetes", "etcd", "etcd-v2"'),
         ({"rendezvous": {"joinTimeoutSeconds": 0}}, "spec.rendezvous.joinTimeoutSeconds"),
         ({"restartPolicy": {"maxRestarts": -1}}, "spec.restartPolicy.maxRestarts"),
+        (
+            {"restartPolicy": {"rules": [{"action": "Count"}]}},
+            "a rule must have either onExitCodes or onPodConditions",
+        ),
+        (
+            {"restartPolicy": {"rules": [{"action": "Retry", "onPodConditions": [{"type": "Ready"}]}]}},
+            'supported values: "Ignore", "Count", "FailJob"',
+        ),
+        (
+            {"restartPolicy": {"rules": [{"action": "Count", "onExitCodes": {"operator": "In", "values": [0]}}]}},
+            "spec.restartPolicy.rules[0].onExitCodes.values[0]",
+        ),
+        (
+            {
+                "restartPolicy": {"rules": [{"action": "Count", "onPodConditions": [{"type": "Ready"}]}]},
+                "template": pod(restartPolicy="OnFailure"),
+            },
+            "spec.restartPolicy.rules needs spec.template.spec.restartPolicy Never",
+        ),
         ({"successPolicy": "Some"}, 'supported values: "All", "RankZero", "Any"'),
         ({"cleanPodPolicy": "Some"}, 'supported values: "Running", "All", "None"'),
         ({"workerContainer": "main"}, "spec.workerContainer is main, which is not a container of spec.template"),
@@ -164,6 +183,16 @@ def test_a_suspended_job_may_get_another_template_and_be_resumed_with_it(apply: 
     template = pod(nodeSelector={"disk": "ssd"})
     apply(suspend=True, template=template, nprocPerNode="auto")
     assert apply(suspend=False, template=template, nprocPerNode="auto")["spec"]["template"] == template
+
+
+def test_rules_about_ends_of_pods_are_kept_with_their_defaults(apply: Apply) -> None:
+    rules = [
+        {"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [42, 43]}},
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},
+    ]
+    stored = apply(restartPolicy={"rules": rules})["spec"]["restartPolicy"]["rules"]
+    assert stored[0] == rules[0]
+    assert stored[1]["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
 
 
 def test_sizes_and_times_may_change_at_any_time(apply: Apply) -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from elasticjob.operator import constants
 from elasticjob.operator.model import ElasticJobSpec, RendezvousSpec
+from elasticjob.operator.model.rules import HIGHEST_EXIT_CODE, MAX_RULES, OPERATORS, RuleAction
 from elasticjob.operator.model.spec import BACKENDS, CLEAN_POD_POLICIES, SUCCESS_POLICIES
 from elasticjob.operator.pod_environment import RESERVED
 from elasticjob.operator.status.nodes import SHOWN
@@ -57,6 +58,14 @@ def test_words_are_those_of_the_code() -> None:
     assert schema.at("spec.rendezvous.backend")["enum"] == list(BACKENDS)
     assert schema.at("spec.successPolicy")["enum"] == list(SUCCESS_POLICIES)
     assert schema.at("spec.cleanPodPolicy")["enum"] == list(CLEAN_POD_POLICIES)
+
+
+def test_rules_about_ends_of_pods_are_those_of_the_code() -> None:
+    rules = schema.at("spec.restartPolicy.rules")
+    assert rules["maxItems"] == MAX_RULES
+    assert schema.at("spec.restartPolicy.rules[].action")["enum"] == [one.value for one in RuleAction]
+    assert schema.at("spec.restartPolicy.rules[].onExitCodes.operator")["enum"] == list(OPERATORS)
+    assert schema.at("spec.restartPolicy.rules[].onExitCodes.values")["items"]["maximum"] == HIGHEST_EXIT_CODE
 
 
 def test_the_longest_name_is_that_of_the_code() -> None:

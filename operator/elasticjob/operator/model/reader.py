@@ -75,6 +75,13 @@ class Reader:
         """A reader of the object in this field."""
         return Reader(self.mapping(name), f"{self.path}.{name}" if self.path else name)
 
+    def item(self, name: str, number: int) -> "Reader":
+        """A reader of an object in the list in this field."""
+        value, path = self.items(name)[number], f"{self.path}.{name}[{number}]"
+        if not isinstance(value, Mapping):
+            raise ModelError(path, f"must be an object, not {value!r}")
+        return Reader(value, path)
+
     def error(self, name: str, message: str) -> ModelError:
         """An error that names the field by its whole path."""
         return ModelError(f"{self.path}.{name}" if self.path else name, message)

@@ -10,6 +10,7 @@ from typing import Any
 
 from elasticjob.operator import constants
 from elasticjob.operator.model.reader import Reader
+from elasticjob.operator.model.rules import FailureRule, read_rules
 
 BACKENDS = ("kubernetes", "etcd", "etcd-v2")
 SUCCESS_POLICIES = ("All", "RankZero", "Any")
@@ -46,6 +47,7 @@ class ElasticJobSpec:
         max_replicas: Most nodes that train, as the user wrote it; see `max_nodes`.
         nproc_per_node: Processes a node: a positive number as text, `auto`, `gpu` or `cpu`.
         max_restarts: How many failures are restarted; one more ends the job.
+        failure_rules: What ends of pods lead to; the first rule that matches counts.
         template: The PodTemplateSpec exactly as the user wrote it.
         worker_container: Name of the container whose end is the end of the node.
     """
@@ -58,6 +60,7 @@ class ElasticJobSpec:
     nproc_per_node: str = "1"
     rendezvous: RendezvousSpec = RendezvousSpec()
     max_restarts: int = 3
+    failure_rules: tuple[FailureRule, ...] = ()
     success_policy: str = "All"
     suspend: bool = False
     active_deadline: int | None = None
@@ -94,6 +97,7 @@ class ElasticJobSpec:
             nproc_per_node=_nproc(spec),
             rendezvous=_rendezvous(spec.within("rendezvous")),
             max_restarts=spec.within("restartPolicy").integer("maxRestarts", 3),
+            failure_rules=read_rules(spec.within("restartPolicy")),
             success_policy=spec.choice("successPolicy", "All", SUCCESS_POLICIES),
             suspend=spec.boolean("suspend", False),
             active_deadline=spec.optional_integer("activeDeadlineSeconds", least=1),

@@ -12,9 +12,10 @@ from elasticjob.operator.plan.finished import wind_up
 from elasticjob.operator.plan.orders import run_orders
 from elasticjob.operator.pod_facts import PodFacts, read_pods
 from elasticjob.operator.pods import build_pod, build_service, node_name, pod_name
-from elasticjob.operator.policies.accounting import account, current_pods, enter_round, write_off
+from elasticjob.operator.policies.accounting import NodeEnd, account, current_pods, enter_round, write_off
 from elasticjob.operator.policies.budget import budget
 from elasticjob.operator.policies.deadlines import Deadline, active_deadline, startup_deadline
+from elasticjob.operator.policies.failure_rules import apply_rules
 from elasticjob.operator.policies.obstacles import ApiProblem
 from elasticjob.operator.policies.pod_end import EndKind
 from elasticjob.operator.policies.replacement import Creations, creations
@@ -38,7 +39,7 @@ def plan_active(observed: Observed, spec: ElasticJobSpec) -> Plan:
 
 def _counted(observed: Observed, spec: ElasticJobSpec) -> Situation:
     before = observed.job.status
-    pods = read_pods(observed.pods, spec.worker_container)
+    pods = apply_rules(spec.failure_rules, read_pods(observed.pods, spec.worker_container))
     blank = Situation(observed=observed, spec=spec, stage=Stage.ACTIVE, pods=pods, ledger=before.ledger)
     formed = blank.view.round if blank.view else 0
     ledger, ends = account(enter_round(before.ledger, formed), pods, blank.stamp)
@@ -59,6 +60,7 @@ def _verdict(situation: Situation, deadlines: tuple[Deadline, Deadline]) -> Verd
     """The first rule that pronounces the end."""
     return (
         _success(situation)
+        or _failure_rule(situation)
         or _budget(situation)
         or _rendezvous_failure(situation)
         or deadlines[0].verdict
@@ -80,14 +82,23 @@ def _success(situation: Situation) -> Verdict | None:
     )
 
 
+def _failure_rule(situation: Situation) -> Verdict | None:
+    for one in situation.ends:
+        if one.end.fails_job_by:
+            message = f"by {one.end.fails_job_by}: {_told(situation, one)}"
+            return Verdict(succeeded=False, reason=constants.REASON_FAILURE_RULE, message=message)
+    return None
+
+
+def _told(situation: Situation, one: NodeEnd) -> str:
+    code = f" with exit code {one.end.exit_code}" if one.end.exit_code is not None else ""
+    head = f"{node_name(situation.job.name, one.index)} ended{code} ({one.end.reason})"
+    return f"{head}: {one.end.message}" if one.end.message else head
+
+
 def _budget(situation: Situation) -> Verdict | None:
     failed = [one for one in situation.ends if one.end.kind is EndKind.FAILED]
-    last = ""
-    if failed:
-        end = failed[-1].end
-        code = f" with exit code {end.exit_code}" if end.exit_code is not None else ""
-        last = f"{node_name(situation.job.name, failed[-1].index)} ended{code} ({end.reason})"
-        last = f"{last}: {end.message}" if end.message else last
+    last = _told(situation, failed[-1]) if failed else ""
     in_view = situation.view.worker_failures if situation.view else 0
     return budget(
         max_restarts=situation.spec.max_restarts,

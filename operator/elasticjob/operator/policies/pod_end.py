@@ -45,12 +45,17 @@ class EndKind(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class PodEnd:
-    """How a pod ended. `reason` is the API's own word where it has one."""
+    """How a pod ended. `reason` is the API's own word where it has one.
+
+    Args:
+        fails_job_by: The rule of the job by which this end fails it, else empty.
+    """
 
     kind: EndKind
     reason: str
     message: str = ""
     exit_code: int | None = None
+    fails_job_by: str = ""
 
 
 def pod_end(pod: Mapping[str, Any], worker: str) -> PodEnd | None:
