@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.cluster.cluster import down
 from tests.cluster.errors import ClusterError
+from tests.cluster.locks import exclusive
 from tests.demo.digits import JOB, digits_objects, machine_volume_names
 from tests.demo.output import say, show
 from tests.demo.targets import Target
@@ -25,11 +26,14 @@ _START_SECONDS = 600.0  # a user's cluster may pull an image with torch first
 _ROUND_SECONDS = 120.0
 _FINISH_SECONDS = 300.0
 _KILL_AFTER_EPOCHS = 5
+_OTHERS_SECONDS = 3600.0
 
 
 def tell(target: Target) -> None:
     """Run all steps. Raises ClusterError with what was seen when a step fails."""
-    with _diagnosed(target):
+    # End-to-end tests install the operator as well, and may run on the same test cluster.
+    waiting = exclusive("operator", timeout=_OTHERS_SECONDS, waiting_for="tests that install the operator")
+    with waiting, _diagnosed(target):
         install(target)
         start_job(target)
         training = Training(target.kubectl, namespace=NAMESPACE, job=JOB)
