@@ -107,6 +107,19 @@ def test_the_image_is_the_released_one_unless_another_is_named(render: Render) -
     assert pod_spec(named)["containers"][0]["image"] == "ghcr.io/acme/ej:main"
 
 
+def test_certificates_for_etcd_can_be_mounted(render: Render) -> None:
+    settings = (
+        "extraVolumes[0].name=etcd",
+        "extraVolumes[0].secret.secretName=etcd-client",
+        "extraVolumeMounts[0].name=etcd",
+        "extraVolumeMounts[0].mountPath=/etcd",
+    )
+    pod = pod_spec(render(*settings))
+
+    assert {"name": "etcd", "secret": {"secretName": "etcd-client"}} in pod["volumes"]
+    assert {"name": "etcd", "mountPath": "/etcd"} in pod["containers"][0]["volumeMounts"]
+
+
 def test_a_namespaced_operator_needs_nothing_that_is_cluster_wide(render: Render) -> None:
     objects = render("scope=namespace", "watchNamespaces={team-a,team-b}")
 
