@@ -11,7 +11,7 @@ from tests.cluster import packages
 from tests.cluster.build import binaries
 from tests.cluster.cleanup import take_down
 from tests.cluster.errors import ClusterError
-from tests.cluster.etcd import PORTS, etcd_url, start_etcd
+from tests.cluster.etcd import LOOPBACK, PORTS, etcd_url, start_etcd
 from tests.cluster.processes import kill_all, tagged
 from tests.cluster.state import ETCD, Record, create, load, save
 
@@ -23,6 +23,7 @@ class EtcdServer:
     name: str
     program: Path
     v2: bool
+    address: str = LOOPBACK
 
     @property
     def _record(self) -> Record:
@@ -34,7 +35,7 @@ class EtcdServer:
     @property
     def host(self) -> str:
         """The host name or address of the client endpoint."""
-        return "127.0.0.1"
+        return self.address
 
     @property
     def port(self) -> int:
@@ -49,12 +50,13 @@ class EtcdServer:
     @property
     def url(self) -> str:
         """The client endpoint as a URL."""
-        return etcd_url(self._record)
+        return etcd_url(self._record, self.address)
 
     def start(self) -> None:
         """Start it and wait until it serves."""
         record = self._record
-        save(replace(record.with_process(start_etcd(self.program, record, v2=self.v2)), ready=True))
+        process = start_etcd(self.program, record, v2=self.v2, address=self.address)
+        save(replace(record.with_process(process), ready=True))
 
     def stop(self) -> None:
         """Kill it, as a lost machine does; what was written stays."""
@@ -64,15 +66,18 @@ class EtcdServer:
 
 
 @contextmanager
-def etcd_server(name: str, *, v2: bool) -> Iterator[EtcdServer]:
-    """A running etcd server, gone with its data at the end. Only Debian's old one serves the v2 API."""
+def etcd_server(name: str, *, v2: bool, address: str = LOOPBACK) -> Iterator[EtcdServer]:
+    """A running etcd server, gone with its data at the end. Only Debian's old one serves the v2 API.
+
+    Pods reach it at an address of this machine that is not the loopback one.
+    """
     if v2:
         packages.ensure(packages.ETCD_V2_PACKAGES)
         program = packages.ETCD_V2_PACKAGES["etcd-server"]
     else:
         program = binaries() / "etcd"
     record = create(name, level=ETCD, ports=PORTS, owned=True)
-    server = EtcdServer(name=name, program=program, v2=v2)
+    server = EtcdServer(name=name, program=program, v2=v2, address=address)
     try:
         server.start()
         yield server
