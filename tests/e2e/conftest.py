@@ -11,7 +11,6 @@ from tests.cluster.locks import exclusive
 from tests.e2e.space import Space
 from tests.e2e.suite import RELEASE, Suite
 
-
 _OTHERS_SECONDS = 3600.0
 
 

@@ -37,6 +37,8 @@ PAGE_SIZE = 500
 Connect: TypeAlias = Callable[[], Awaitable[Configuration]]
 """Finds the API server and the credentials, anew at each call."""
 
+_ACCEPTED = "application/json, application/jwk-set+json"
+"""The published token keys are JSON too, but are served under the name of their own media type alone."""
 _MERGE_PATCH = "application/merge-patch+json"
 
 
@@ -172,7 +174,7 @@ class Cluster:
         self, method: str, target: str, *, body: Mapping[str, Any] | None, query: Mapping[str, str] | None
     ) -> tuple[int, Mapping[str, str], bytes]:
         _, url, headers, _, _ = await self._client.param_serialize(
-            method, target, header_params={"Accept": "application/json"}, auth_settings=["BearerToken"]
+            method, target, header_params={"Accept": _ACCEPTED}, auth_settings=["BearerToken"]
         )
         headers["Content-Type"] = _MERGE_PATCH if method == "PATCH" else "application/json"
         url += "?" + urlencode(query) if query else ""
