@@ -11,6 +11,9 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 KIND: Final = "ElasticJob"
 PLURAL: Final = "elasticjobs"
 
+CONTROLLER: Final = f"{GROUP}/operator"
+"""How `spec.managedBy` names this operator."""
+
 MAX_NAME_LENGTH: Final = 48
 """Longest job name: `<job>-<index>-<attempt>` and `<job>-rendezvous` must fit 63 characters."""
 MAX_REPLICAS: Final = 10_000
@@ -78,6 +81,7 @@ REASON_CREATION_REFUSED: Final = "CreationRefused"
 REASON_UNSCHEDULABLE: Final = "Unschedulable"
 REASON_IMAGE_PULL: Final = "ImagePullFailed"
 REASON_CONTAINER_NOT_STARTED: Final = "ContainerNotStarted"
+REASON_NO_CALLER: Final = "NoCaller"
 REASON_AS_EXPECTED: Final = "AsExpected"
 REASON_NOT_FINISHED: Final = "NotFinished"
 REASON_DELETED: Final = "Deleted"

@@ -82,6 +82,7 @@ def test_names_that_no_service_can_have_are_refused(refusal: Refusal, name: str)
             },
             "spec.restartPolicy.rules needs spec.template.spec.restartPolicy Never",
         ),
+        ({"managedBy": "me"}, "spec.managedBy must be a path with a domain first, e.g. acme.io/controller"),
         ({"successPolicy": "Some"}, 'supported values: "All", "RankZero", "Any"'),
         ({"cleanPodPolicy": "Some"}, 'supported values: "Running", "All", "None"'),
         ({"workerContainer": "main"}, "spec.workerContainer is main, which is not a container of spec.template"),
@@ -169,6 +170,7 @@ def test_fields_that_nobody_knows_yet_are_kept(apply: Apply) -> None:
         ({"inject": False}, "spec.inject can only be changed while spec.suspend is true"),
         ({"workerContainer": "worker"}, "spec.workerContainer can only be changed while spec.suspend is true"),
         ({"rendezvous": {"backend": "etcd"}}, "spec.rendezvous.backend cannot be changed"),
+        ({"managedBy": "acme.io/controller"}, "spec.managedBy cannot be changed"),
     ],
 )
 def test_what_pods_are_made_of_cannot_change_while_they_run(
@@ -193,6 +195,13 @@ def test_rules_about_ends_of_pods_are_kept_with_their_defaults(apply: Apply) -> 
     stored = apply(restartPolicy={"rules": rules})["spec"]["restartPolicy"]["rules"]
     assert stored[0] == rules[0]
     assert stored[1]["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
+
+
+def test_the_controller_of_a_job_stays_what_it_is(apply: Apply, refusal: Refusal) -> None:
+    apply(managedBy="kueue.x-k8s.io/multikueue")
+    assert "spec.managedBy cannot be changed" in refusal()
+    assert "spec.managedBy cannot be changed" in refusal(managedBy="elasticjob.dev/operator")
+    assert apply(managedBy="kueue.x-k8s.io/multikueue", replicas=2)["spec"]["replicas"] == 2
 
 
 def test_sizes_and_times_may_change_at_any_time(apply: Apply) -> None:

@@ -68,6 +68,10 @@ def test_rules_about_ends_of_pods_are_those_of_the_code() -> None:
     assert schema.at("spec.restartPolicy.rules[].onExitCodes.values")["items"]["maximum"] == HIGHEST_EXIT_CODE
 
 
+def test_the_description_names_this_operator_as_the_code_does() -> None:
+    assert constants.CONTROLLER in schema.at("spec.managedBy")["description"]
+
+
 def test_the_longest_name_is_that_of_the_code() -> None:
     rule = next(rule for path, rule in schema.rules() if path == "")
     assert f"<= {constants.MAX_NAME_LENGTH}" in rule["rule"]

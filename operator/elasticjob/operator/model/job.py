@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from elasticjob.operator.model.errors import ModelError
+from elasticjob.operator.model.fields import text
 from elasticjob.operator.model.reader import Reader
 from elasticjob.operator.model.spec import ElasticJobSpec
 from elasticjob.operator.model.status import ElasticJobStatus
@@ -16,6 +17,7 @@ class ElasticJob:
 
     Args:
         uid: Identity of the run.
+        managed_by: The controller that is to run it, as `spec.managedBy` says; empty if unset.
         deletion: When its deletion was asked for (RFC 3339), or None.
         spec: What is wanted; None if it cannot be understood.
         spec_error: Why the spec cannot be understood, else empty.
@@ -28,6 +30,7 @@ class ElasticJob:
     uid: str
     generation: int
     resource_version: str
+    managed_by: str = ""
     deletion: str | None
     spec: ElasticJobSpec | None
     spec_error: str = ""
@@ -44,6 +47,7 @@ class ElasticJob:
         except ModelError as failure:
             error = str(failure)
         stored = data.get("status")
+        raw = data.get("spec")
         stored = stored if isinstance(stored, Mapping) else {}
         return cls(
             namespace=metadata.text("namespace"),
@@ -51,6 +55,7 @@ class ElasticJob:
             uid=metadata.text("uid"),
             generation=metadata.integer("generation", 0, most=2**63 - 1),
             resource_version=metadata.text("resourceVersion"),
+            managed_by=text(raw, "managedBy") if isinstance(raw, Mapping) else "",
             deletion=metadata.text("deletionTimestamp") or None,
             spec=spec,
             spec_error=error,

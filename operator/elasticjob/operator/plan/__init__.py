@@ -1,9 +1,9 @@
 """The decision about one job: from what is observed to what is to be done. Pure.
 
-A job is in one of four stages, each with a module of its own: it is being deleted, it is over, it is suspended, or it
-is active. All of them compose one status, one set of orders and a list of actions. The order of the rules for an active
-job is: count what ended; is the job over (success first, then budget, rendezvous, deadlines, template); choose the
-nodes; delete what is over; create what is missing.
+The job of another controller is not touched. Any other is in one of four stages, each with a module of its own: it is
+being deleted, it is over, it is suspended, or it is active. All of them compose one status, one set of orders and a
+list of actions. The order of the rules for an active job is: count what ended; is the job over (success first, then
+budget, rendezvous, deadlines, template); choose the nodes; delete what is over; create what is missing.
 """
 
 from elasticjob.operator.actions import (
@@ -21,6 +21,7 @@ from elasticjob.operator.plan.deleting import plan_deleting
 from elasticjob.operator.plan.finished import plan_finished, stored_verdict
 from elasticjob.operator.plan.invalid import plan_invalid
 from elasticjob.operator.plan.suspended import plan_suspended
+from elasticjob.operator.policies.management import is_ours
 from elasticjob.operator.policies.obstacles import ApiProblem
 
 __all__ = [
@@ -40,6 +41,8 @@ __all__ = [
 
 def plan(observed: Observed) -> Plan:
     """Decide. Planning an unchanged observation again, with the planned status stored, changes nothing."""
+    if not is_ours(observed.job.managed_by):
+        return Plan()
     spec = observed.job.spec
     if spec is None:
         return plan_invalid(observed)
