@@ -9,6 +9,7 @@ from elasticjob.operator.plan.events import event_facts
 from elasticjob.operator.pod_facts import PodFacts
 from elasticjob.operator.situation import Situation
 from elasticjob.operator.status import compose
+from elasticjob.operator.status.silence import seconds_until_told
 from elasticjob.rendezvous.orders import RunOrders
 
 
@@ -30,13 +31,14 @@ def draft(
     status = compose(situation)
     stored = situation.job.stored_status
     is_new_verdict = situation.verdict is not None and not situation.before.completion_time
+    due = (*delays, seconds_until_told(situation))
     return Plan(
         charge_first=is_new_verdict or binding(situation.ledger) != binding(situation.before.ledger),
         status=None if status == stored else status,
         actions=actions,
         orders=orders,
         events=event_facts(situation, status),
-        requeue_after=min((max(0.0, delay) for delay in delays if delay is not None), default=None),
+        requeue_after=min((max(0.0, delay) for delay in due if delay is not None), default=None),
     )
 
 

@@ -19,6 +19,7 @@ _OBSTACLES = frozenset(
         constants.REASON_UNSCHEDULABLE,
         constants.REASON_IMAGE_PULL,
         constants.REASON_CONTAINER_NOT_STARTED,
+        constants.REASON_NO_CALLER,
     }
 )
 

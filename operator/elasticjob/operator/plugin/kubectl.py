@@ -1,6 +1,7 @@
 """Asks the cluster by running kubectl, with the context and the credentials of whoever runs this."""
 
 import json
+import re
 import subprocess
 from collections.abc import Sequence
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 RESOURCE = "elasticjobs.elasticjob.dev"
 _REQUEST_SECONDS = 15
 _CALL_SECONDS = 30
+_LOG_LINE = re.compile(r"[IWEF][0-9]{4} [0-9:.]+ ")
+"""kubectl logs what it has tried before it says what the matter is."""
 
 
 class KubectlError(Exception):
@@ -68,4 +71,5 @@ def _refusal(words: str, arguments: Sequence[str]) -> KubectlError:
         return NotFoundError(f"there is no ElasticJob {arguments[1]!r} in this namespace (kubectl get {RESOURCE} -A)")
     if "(Forbidden)" in words:
         return KubectlError(f"no permission: {words.partition('(Forbidden): ')[2] or words}")
-    return KubectlError(words or "kubectl failed and did not say why")
+    said = " ".join(line for line in words.splitlines() if not _LOG_LINE.match(line))
+    return KubectlError(said or "kubectl failed and did not say why")

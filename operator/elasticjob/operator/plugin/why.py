@@ -39,6 +39,10 @@ _HELP = {
     constants.REASON_CREATION_REFUSED: (
         "It is tried again at least once a minute and goes on by itself once the quota or the policy allows it."
     ),
+    constants.REASON_NO_CALLER: (
+        "See what the worker prints (kubectl logs) and whether a NetworkPolicy is in the way; calls that were refused "
+        "are in the operator's log."
+    ),
     constants.REASON_INVALID_SPEC: "Correct the spec.",
     constants.REASON_INVALID_TEMPLATE: "Create the job anew with a template that the API server accepts.",
     constants.REASON_LAST_CALL: "Nothing needs to be done: it starts when the last call is over or all have joined.",

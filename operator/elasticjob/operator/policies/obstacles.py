@@ -74,8 +74,15 @@ def _unscheduled(status: Mapping[str, Any]) -> Obstacle | None:
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             words = condition.get("message") or condition.get("reason") or "not scheduled"
-            return Obstacle(reason=constants.REASON_UNSCHEDULABLE, message=f"is Pending: {_words(words)}")
+            return Obstacle(
+                reason=constants.REASON_UNSCHEDULABLE, message=f"is Pending{_since(condition)}: {_words(words)}"
+            )
     return None
+
+
+def _since(condition: Mapping[str, Any]) -> str:
+    stamp = condition.get("lastTransitionTime")
+    return f" since {stamp}" if isinstance(stamp, str) and stamp else ""
 
 
 def _waiting_container(status: Mapping[str, Any]) -> Obstacle | None:

@@ -1,23 +1,32 @@
 """Why the job does not train on all its nodes, in one message that joins rendezvous and cluster.
 
-`1 of 2 joined (min 2). digits-1 is Pending: 0/2 nodes are available: 2 Insufficient nvidia.com/gpu.`
+`1 of 2 joined (min 2). digits-1 is Pending since 2030-01-01T14:03:02Z: 0/2 nodes are available: 2 Insufficient cpu.
+No round can form as things are: 2 needed, and only 1 node can come. Fails at 14:05:10Z (startupDeadlineSeconds).`
+
+Nothing in it changes by time alone but what `silence` tells once, so that a job that waits costs no write.
 """
+
+from collections.abc import Mapping
+from datetime import datetime
 
 from elasticjob.operator import constants
 from elasticjob.operator.pod_facts import PodFacts
 from elasticjob.operator.pods import node_name, pod_name
 from elasticjob.operator.policies.obstacles import Obstacle, joined_messages, refusals
 from elasticjob.operator.situation import Situation
+from elasticjob.operator.status.deadline import clock, outlook
+from elasticjob.operator.status.silence import running_since, silence
 
 
 def obstacles(situation: Situation) -> tuple[Obstacle, ...]:
-    """All that is known to be in the way: the state, then refused calls, then pods that cannot start, by index."""
+    """All that is known to be in the way: the state, silence, refused calls, then pods that cannot start, by index."""
     blocked = (
         Obstacle(reason=pod.obstacle.reason, message=f"{node_name(situation.job.name, index)} {pod.obstacle.message}")
         for index, pod in sorted(situation.current.items())
         if pod.obstacle is not None and pod.uid not in situation.joined and index in situation.ledger.indexes
     )
-    return (*unserved(situation), *refusals(situation.problems), *blocked)
+    silent = silence(situation)
+    return (*unserved(situation), *((silent,) if silent else ()), *refusals(situation.problems), *blocked)
 
 
 def unserved(situation: Situation) -> tuple[Obstacle, ...]:
@@ -30,30 +39,63 @@ def unserved(situation: Situation) -> tuple[Obstacle, ...]:
 
 
 def explain(situation: Situation) -> str:
-    """How many have joined, and what the others are doing."""
+    """How many have joined, what the others are doing, and how long they may take."""
     spec = situation.spec
     wanted = len(situation.ledger.indexes - situation.ledger.completed)
     head = f"{len(situation.joined)} of {wanted} joined (min {spec.min_nodes})."
-    known = obstacles(situation)
-    rest = joined_messages((*known, *_missing(situation)))
-    return f"{head} {rest}".strip()
+    rest = joined_messages((*obstacles(situation), *_missing(situation)))
+    return " ".join(part for part in (head, rest, _dead_end(situation), outlook(situation)) if part)
+
+
+def _dead_end(situation: Situation) -> str:
+    """Said when too few nodes are left that could come by themselves."""
+    wanted = situation.ledger.indexes - situation.ledger.completed
+    needed = max(1, situation.spec.min_nodes - len(situation.ledger.completed))
+    blocked = {
+        index
+        for index in wanted
+        if (pod := situation.current.get(index)) and pod.obstacle and pod.uid not in situation.joined
+    }
+    refused = {problem.target for problem in situation.problems}
+    blocked |= {index for index in wanted - situation.current.keys() if _target(situation, index) in refused}
+    able = len(wanted) - len(blocked)
+    if situation.formed or not blocked or able >= needed:
+        return ""
+    nodes = "1 node" if able == 1 else f"{able} nodes"
+    return f"No round can form as things are: {needed} needed, and only {nodes} can come."
 
 
 def _missing(situation: Situation) -> tuple[Obstacle, ...]:
     """Nodes that are not in and have no obstacle that anybody told."""
-    job = situation.job.name
     refused = {problem.target for problem in situation.problems}
+    since = running_since(situation)
     result = []
     for index in sorted(situation.ledger.indexes - situation.ledger.completed):
         pod = situation.current.get(index)
-        target = f"Pod/{pod_name(job, index, situation.ledger.ended.get(index, 0))}"
-        if (pod is None and target in refused) or (pod is not None and (pod.obstacle or pod.uid in situation.joined)):
+        if (pod is None and _target(situation, index) in refused) or (
+            pod is not None and (pod.obstacle or pod.uid in situation.joined)
+        ):
             continue
-        result.append(Obstacle(reason=constants.REASON_STARTING, message=f"{node_name(job, index)} {_doing(pod)}"))
+        told = _doing(situation, pod, since)
+        name = node_name(situation.job.name, index)
+        result.append(Obstacle(reason=constants.REASON_STARTING, message=f"{name} {told}"))
     return tuple(result)
 
 
-def _doing(pod: PodFacts | None) -> str:
+def _target(situation: Situation, index: int) -> str:
+    return f"Pod/{pod_name(situation.job.name, index, situation.ledger.ended.get(index, 0))}"
+
+
+def _doing(situation: Situation, pod: PodFacts | None, since: Mapping[str, datetime]) -> str:
     if pod is None:
         return "has no pod yet"
-    return "runs and has not joined" if pod.phase == "Running" else f"is {pod.phase}"
+    if pod.phase != "Running":
+        return f"is {pod.phase}"
+    event = situation.observed.node_events.get(pod.name)
+    if event is not None and event.state == constants.NODE_FAILED:
+        words = event.message.removeprefix(f"{node_name(situation.job.name, pod.index)}: ")
+        return f"runs and has not joined again after {event.reason}: {words}"
+    if pod.uid in situation.members:
+        return "has not heard of the new round yet"
+    at = f" since {clock(since[pod.uid], situation.observed.now)}" if pod.uid in since else ""
+    return f"runs{at} and has not joined"

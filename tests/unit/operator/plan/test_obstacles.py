@@ -23,7 +23,10 @@ def test_a_refusal_is_shown_in_the_words_of_the_api_server() -> None:
     world.settle()
     ready = world.condition("Ready")
     assert ready["reason"] == "CreationRefused"
-    assert ready["message"] == f"0 of 2 joined (min 2). Pod/digits-1-0 was refused: {QUOTA}. digits-0 is Pending."
+    assert ready["message"] == (
+        f"0 of 2 joined (min 2). Pod/digits-1-0 was refused: {QUOTA}. digits-0 is Pending. "
+        "No round can form as things are: 2 needed, and only 1 node can come."
+    )
     assert world.status["restarts"] == {"failures": 0, "disruptions": 0, "resizes": 0}
 
 

@@ -65,7 +65,10 @@ def test_while_nodes_are_missing_the_message_says_which_and_why() -> None:
     world.settle()
     ready = world.condition("Ready")
     assert ready["reason"] == "Unschedulable"
-    assert ready["message"] == f"1 of 2 joined (min 2). digits-1 is Pending: {message}"
+    assert ready["message"] == (
+        f"1 of 2 joined (min 2). digits-1 is Pending: {message} "
+        "No round can form as things are: 2 needed, and only 1 node can come."
+    )
     assert world.status["phase"] == "Forming"
     assert world.status["size"] == "1/2"
     assert world.entry(1)["reason"] == "Unschedulable"

@@ -77,7 +77,10 @@ def test_each_command_shows_something_without_colours_into_a_pipe(
             'Error from server (Forbidden): elasticjobs.elasticjob.dev "digits" is forbidden: User "eve" cannot get',
             'no permission: elasticjobs.elasticjob.dev "digits" is forbidden: User "eve" cannot get',
         ),
-        ("The connection to the server localhost:8080 was refused", "The connection to the server localhost:8080"),
+        (
+            "E1129 19:00:43.207020  12 memcache.go:265] x\nThe connection to the server localhost:8080 was",
+            "error: The connection to the server localhost:8080",
+        ),
         ("", "kubectl failed and did not say why"),
     ],
 )
