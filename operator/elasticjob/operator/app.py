@@ -22,6 +22,7 @@ from elasticjob.operator.cluster import Cluster, Connect, load_configuration
 from elasticjob.operator.controller import Controller
 from elasticjob.operator.elector import Elector, Leadership, LeaseTiming
 from elasticjob.operator.errors import NotLeader
+from elasticjob.operator.fenced import FencedCluster
 from elasticjob.operator.halves import Keeper, Main, RestartPolicy
 from elasticjob.operator.health import HealthServer
 from elasticjob.operator.hosting import HostContext, HostSwitch, ServerFactory
@@ -37,6 +38,8 @@ from elasticjob.operator.shell import watch
 
 _log = logging.getLogger(__name__)
 
+_SEPARATOR = "_"
+"""Between the pod's name, which cannot hold it, and what tells its processes apart."""
 SILENCE_LIMIT = 30.0
 """Seconds without a turn of an event loop after which the process counts as hanging."""
 WATCH_FAILURES = 40
@@ -69,7 +72,7 @@ class App:
     def __init__(self, settings: Settings, parts: Parts) -> None:
         self.settings = settings
         self.metrics = parts.metrics
-        self.identity = f"{settings.pod_name}_{secrets.token_hex(4)}"
+        self.identity = f"{settings.pod_name}{_SEPARATOR}{secrets.token_hex(4)}"
         self.leadership = Leadership(parts.clock)
         self._parts = parts
         self._clock = parts.clock
@@ -146,7 +149,10 @@ class App:
             _task(self._watch_keeper.run(), "watch"),
         ]
         label = self._label = LeaderLabel(
-            cluster=cluster, namespace=self.settings.namespace, pod=self.settings.pod_name
+            cluster=cluster,
+            fenced=FencedCluster(cluster, leadership=self.leadership, timeout=self.settings.api_timeout_seconds),
+            namespace=self.settings.namespace,
+            pod=self.settings.pod_name,
         )
         parts.append(_task(label.run(), "label"))
         told = _task(_until(stop), "stop")
@@ -233,8 +239,11 @@ class App:
 
     def _show_label(self, *, leads: bool) -> None:
         loop, label = self._loop, self._label
+        silent = pod_of(self._elector.predecessor) if self._elector is not None else ""
         if loop is not None and label is not None:
-            loop.call_soon_threadsafe(lambda: label.show(leads=leads and self._server_task is not None))
+            loop.call_soon_threadsafe(
+                lambda: label.show(leads=leads and self._server_task is not None, instead_of=silent)
+            )
 
     def _resign(self) -> None:
         loop, elector = self._loop, self._elector
@@ -265,6 +274,11 @@ class App:
     def _keeper(self, name: str, main: Main, *, most: int = 10) -> Keeper:
         policy = RestartPolicy(most=most)
         return Keeper(name=name, main=main, clock=self._clock, metrics=self.metrics, policy=policy)
+
+
+def pod_of(identity: str) -> str:
+    """The pod of an operator, by its identity in the lease; empty for nobody."""
+    return identity.rpartition(_SEPARATOR)[0]
 
 
 async def highest_epoch(cluster: ClusterPort, settings: Settings) -> int:

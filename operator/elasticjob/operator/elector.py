@@ -146,6 +146,8 @@ class Elector:
         self._sighting: Sighting | None = None
         self._held: Body | None = None
         self._resigned = False
+        self.predecessor = ""
+        """Who held the lease before this leadership and did not give it back; empty if nobody."""
 
     def resign(self) -> None:
         """Give the lease back soon and stand again: the next leader, be it this one, gets a later epoch."""
@@ -192,6 +194,7 @@ class Elector:
             self._held = await self._take(lease, epoch, deadline)
         except (AlreadyExists, Conflict):
             return None
+        self.predecessor = str((lease.get("spec") or {}).get("holderIdentity") or "") if lease else ""
         self._leadership.extend(Term(epoch=epoch, ends=sent + deadline))
         return epoch
 

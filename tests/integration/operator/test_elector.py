@@ -55,6 +55,10 @@ class Candidate:
     def resign(self) -> None:
         self._elector.resign()
 
+    @property
+    def predecessor(self) -> str:
+        return self._elector.predecessor
+
     def leads(self) -> bool:
         return self.leadership.epoch is not None
 
@@ -154,6 +158,7 @@ async def test_a_leader_that_leaves_is_followed_at_once_with_a_new_epoch(candida
     assert not first.leads()
     assert first.lost == 1
     await eventually(lambda: second.epochs == [2], what="b leads")
+    assert not second.predecessor
 
 
 async def test_a_holder_that_returns_gets_a_new_epoch_too(candidate: Make) -> None:
@@ -178,6 +183,7 @@ async def test_a_leader_that_is_cut_off_stops_before_another_leads(candidate: Ma
         await asyncio.sleep(0.01)
     assert not first.leads()
     await eventually(lambda: second.epochs == [2], what="b is told")
+    assert second.predecessor == "a"
     late = FencedCluster(port, leadership=first.leadership, timeout=5)
     with pytest.raises(NotLeader):
         await late.create(CONFIG_MAPS, {"metadata": {"name": "late"}}, namespace=namespace)

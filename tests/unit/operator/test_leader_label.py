@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from elasticjob.operator import leader_label
-from elasticjob.operator.errors import Forbidden, NotFound
+from elasticjob.operator.errors import Forbidden, NotFound, NotLeader
 from elasticjob.operator.leader_label import LeaderLabel
 from elasticjob.operator.ports import Body
 from tests.unit.operator.fakes import Call, ScriptedCluster
@@ -17,8 +17,8 @@ def values(cluster: ScriptedCluster) -> list[str | None]:
 
 
 @contextlib.asynccontextmanager
-async def running(cluster: ScriptedCluster) -> AsyncIterator[LeaderLabel]:
-    label = LeaderLabel(cluster=cluster, namespace="ns", pod="operator-1")
+async def running(cluster: ScriptedCluster, fenced: ScriptedCluster | None = None) -> AsyncIterator[LeaderLabel]:
+    label = LeaderLabel(cluster=cluster, fenced=fenced or ScriptedCluster(), namespace="ns", pod="operator-1")
     task = asyncio.create_task(label.run())
     await turns()
     yield label
@@ -74,3 +74,38 @@ async def test_outside_of_kubernetes_there_is_nothing_to_label() -> None:
     async with running(cluster):
         pass
     assert len(cluster.calls) == 1
+
+
+async def test_the_label_of_a_silent_predecessor_is_taken_away() -> None:
+    cluster, fenced = ScriptedCluster(), ScriptedCluster()
+    async with running(cluster, fenced) as label:
+        label.show(leads=True, instead_of="operator-2")
+        await turns()
+        label.show(leads=False, instead_of="operator-2")
+        await turns()
+    assert values(cluster) == [None, "true", None]
+    assert [call.name for call in fenced.calls] == ["operator-2"]
+    assert values(fenced) == [None]
+
+
+async def test_the_own_pod_is_no_silent_predecessor() -> None:
+    cluster, fenced = ScriptedCluster(), ScriptedCluster()
+    async with running(cluster, fenced) as label:
+        label.show(leads=True, instead_of="operator-1")
+        await turns()
+    assert values(cluster) == [None, "true"]
+    assert not fenced.calls
+
+
+async def test_without_leadership_no_label_of_another_is_touched() -> None:
+    def answer(call: Call) -> Body:
+        raise NotLeader("this process does not hold the lease")
+
+    cluster, fenced = ScriptedCluster(), ScriptedCluster(answer=answer)
+    async with running(cluster, fenced) as label:
+        label.show(leads=True, instead_of="operator-2")
+        await turns()
+        label.show(leads=False)
+        await turns()
+    assert values(cluster) == [None, "true", None]
+    assert len(fenced.calls) == 1
