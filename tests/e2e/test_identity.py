@@ -1,46 +1,11 @@
 """The rendezvous listens to the pods of a job and to nobody else."""
 
-import contextlib
-import http.client
-import json
-import ssl
-from typing import Any
-from urllib.parse import urlsplit
-
 import pytest
 
+from tests.e2e.callers import AUDIENCE, join, pod_token
 from tests.e2e.jobs import FOREVER, job, launched
 from tests.e2e.space import Space, round_of
 from tests.e2e.suite import Suite
-
-AUDIENCE = "elasticjob.dev/rendezvous"
-
-
-def join(url: str, run_id: str, token: str | None) -> tuple[int, dict[str, Any]]:
-    """Ask to join a run, as an agent does; certificates are not what is tested here."""
-    address = urlsplit(url)
-    assert address.hostname is not None
-    if address.scheme == "https":
-        context = ssl._create_unverified_context()
-        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            address.hostname, address.port, timeout=10, context=context
-        )
-    else:
-        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=10)
-    headers = {"Elasticjob-Protocol": "1", "Content-Type": "application/json"}
-    if token is not None:
-        headers["Authorization"] = f"Bearer {token}"
-    body = {"incarnation": "0" * 32, "address": "10.0.0.1", "pid": 1, "round": 0, "failure": None, "wait": 0}
-    with contextlib.closing(connection):
-        connection.request("POST", f"/v1/runs/{run_id}/join", body=json.dumps(body), headers=headers)
-        answer = connection.getresponse()
-        return answer.status, json.loads(answer.read())
-
-
-def pod_token(space: Space, pod: str, *, audience: str) -> str:
-    uid = space.get("pod", pod)["metadata"]["uid"]
-    bound = ("--bound-object-kind=Pod", f"--bound-object-name={pod}", f"--bound-object-uid={uid}")
-    return space.kubectl("create", "token", "default", f"--audience={audience}", *bound).strip()
 
 
 @pytest.mark.timeout(120)
