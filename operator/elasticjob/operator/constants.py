@@ -27,6 +27,8 @@ LABEL_NODE_INDEX: Final = f"{GROUP}/node-index"
 LABEL_ATTEMPT: Final = f"{GROUP}/attempt"
 ANNOTATION_CA_BUNDLE: Final = f"{GROUP}/ca-bundle"
 """On a worker pod: the PEM certificates that the rendezvous server is checked against."""
+ANNOTATION_LEAVE_FIRST: Final = f"{GROUP}/leave-first"
+"""On a worker pod: "true" if it is to leave first when the job shrinks."""
 
 # What is added to a worker pod.
 INJECT_CONTAINER: Final = "elasticjob-inject"
@@ -105,6 +107,7 @@ POD_ERROR: Final = "Error"
 POD_INIT_FAILED: Final = "InitContainerFailed"
 POD_DELETED: Final = "PodDeleted"
 POD_GONE: Final = "PodGone"
+POD_NODE_LOST: Final = "NodeLost"
 
 # Reasons of Events.
 EVENT_STARTED: Final = "JobStarted"

@@ -5,9 +5,11 @@ A pod that carries no usable index or attempt is none of ours to judge and is le
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from elasticjob.operator import constants
+from elasticjob.operator.model.stamps import parse_time
 from elasticjob.operator.policies.obstacles import Obstacle, pod_obstacle
 from elasticjob.operator.policies.pod_end import PodEnd, pod_end
 
@@ -19,6 +21,9 @@ class PodFacts:
     Args:
         deleting: Whether its deletion has been asked for.
         target: Whether the API announces that it will be disrupted.
+        target_reason: Why, in the API's own word.
+        leaves_first: Whether the user wants it to leave first when the job shrinks.
+        unreachable_since: Since when its machine does not report, or None while it does.
         conditions: Type and status of its conditions.
         stopped: Whether all its containers have ended. The phase follows a moment later.
         container_restarts: How often the kubelet restarted the worker container.
@@ -40,6 +45,9 @@ class PodFacts:
     obstacle: Obstacle | None
     stopped: bool = False
     conditions: frozenset[tuple[str, str]] = frozenset()
+    target_reason: str = ""
+    leaves_first: bool = False
+    unreachable_since: datetime | None = None
 
     @property
     def final(self) -> bool:
@@ -71,6 +79,9 @@ def read_pod(pod: Mapping[str, Any], worker: str) -> PodFacts | None:
         ready=_is_true(status, "Ready"),
         deleting=bool(metadata.get("deletionTimestamp")),
         target=_is_true(status, "DisruptionTarget"),
+        target_reason=str(_condition(status, "DisruptionTarget").get("reason") or ""),
+        leaves_first=(metadata.get("annotations") or {}).get(constants.ANNOTATION_LEAVE_FIRST) == "true",
+        unreachable_since=unreachable_since(status),
         stopped=_has_stopped(pod.get("spec") or {}, status),
         conditions=_conditions(status),
         container_restarts=_container_restarts(status, worker),
@@ -83,12 +94,30 @@ def _number(text: object) -> int | None:
     return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
+def unreachable_since(status: Mapping[str, Any]) -> datetime | None:
+    """Since when the machine does not report: `Ready` is False, without a reason, while all containers are ready.
+
+    That is what the node controller leaves behind (`MarkPodsNotReady` in Kubernetes' node life-cycle controller).
+    """
+    ready = _condition(status, "Ready")
+    if ready.get("status") != "False" or ready.get("reason") or not _is_true(status, "ContainersReady"):
+        return None
+    try:
+        return parse_time(str(ready.get("lastTransitionTime")))
+    except ValueError:
+        return None
+
+
 def _conditions(status: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
     return frozenset((str(one.get("type")), str(one.get("status"))) for one in status.get("conditions") or ())
 
 
 def _is_true(status: Mapping[str, Any], type_: str) -> bool:
-    return any(one.get("type") == type_ and one.get("status") == "True" for one in status.get("conditions") or ())
+    return bool(_condition(status, type_).get("status") == "True")
+
+
+def _condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
+    return next((one for one in status.get("conditions") or () if one.get("type") == type_), {})
 
 
 def _has_stopped(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:

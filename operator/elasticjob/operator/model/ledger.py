@@ -25,6 +25,7 @@ class Ledger:
         completed: Nodes whose worker has succeeded. They are not started anew.
         failures, disruptions: Incidents so far. Pods that fail in the same round are one incident.
         round_failures, round_disruptions: The same by index since the newest round formed.
+        round_drained: Those of the disrupted nodes whose disruption was announced in time.
         container_restarts: Restarts of the worker container by the kubelet that are counted, by index.
         round: The newest formed round that was taken note of.
         base_round: Rounds up to this one belong to the time before the last suspension.
@@ -40,6 +41,7 @@ class Ledger:
     disruptions: int = 0
     round_failures: Mapping[int, int] = field(default_factory=dict)
     round_disruptions: Mapping[int, int] = field(default_factory=dict)
+    round_drained: frozenset[int] = frozenset()
     container_restarts: Mapping[int, int] = field(default_factory=dict)
     round: int = 0
     base_round: int = 0
@@ -50,6 +52,11 @@ class Ledger:
     def unsettled(self) -> frozenset[int]:
         """Nodes that failed or were disrupted since the newest round formed."""
         return frozenset({*self.round_failures, *self.round_disruptions})
+
+    @property
+    def surprised(self) -> frozenset[int]:
+        """Those of the unsettled nodes that were lost without notice."""
+        return frozenset({*self.round_failures, *(self.round_disruptions.keys() - self.round_drained)})
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Ledger":
@@ -63,6 +70,7 @@ class Ledger:
             disruptions=number(data, "disruptions"),
             round_failures=parsed(data, "roundFailures", parse_numbers, {}),
             round_disruptions=parsed(data, "roundDisruptions", parse_numbers, {}),
+            round_drained=parsed(data, "roundDrained", parse_indexes, frozenset()),
             container_restarts=parsed(data, "containerRestarts", parse_numbers, {}),
             round=number(data, "round"),
             base_round=number(data, "baseRound"),
@@ -82,6 +90,7 @@ class Ledger:
                 "disruptions": self.disruptions,
                 "roundFailures": format_numbers(self.round_failures),
                 "roundDisruptions": format_numbers(self.round_disruptions),
+                "roundDrained": format_indexes(self.round_drained),
                 "containerRestarts": format_numbers(self.container_restarts),
                 "round": self.round,
                 "baseRound": self.base_round,

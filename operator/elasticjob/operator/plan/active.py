@@ -16,6 +16,7 @@ from elasticjob.operator.policies.accounting import NodeEnd, account, current_po
 from elasticjob.operator.policies.budget import budget
 from elasticjob.operator.policies.deadlines import Deadline, active_deadline, startup_deadline
 from elasticjob.operator.policies.failure_rules import apply_rules
+from elasticjob.operator.policies.node_trouble import Losses, lose_nodes
 from elasticjob.operator.policies.obstacles import ApiProblem
 from elasticjob.operator.policies.pod_end import EndKind
 from elasticjob.operator.policies.replacement import Creations, creations
@@ -39,11 +40,21 @@ def plan_active(observed: Observed, spec: ElasticJobSpec) -> Plan:
 
 def _counted(observed: Observed, spec: ElasticJobSpec) -> Situation:
     before = observed.job.status
-    pods = apply_rules(spec.failure_rules, read_pods(observed.pods, spec.worker_container))
-    blank = Situation(observed=observed, spec=spec, stage=Stage.ACTIVE, pods=pods, ledger=before.ledger)
+    read = read_pods(observed.pods, spec.worker_container)
+    blank = Situation(observed=observed, spec=spec, stage=Stage.ACTIVE, pods=read, ledger=before.ledger)
+    pods = apply_rules(spec.failure_rules, _losses(blank).pods)
     formed = blank.view.round if blank.view else 0
     ledger, ends = account(enter_round(before.ledger, formed), pods, blank.stamp)
-    return replace(blank, ledger=ledger, ends=ends, start_time=before.start_time or blank.stamp)
+    return replace(blank, pods=pods, ledger=ledger, ends=ends, start_time=before.start_time or blank.stamp)
+
+
+def _losses(situation: Situation) -> Losses:
+    """Pods that are lost with their machine. Nobody is, while the rendezvous cannot tell whom it hears from."""
+    if situation.view is None or situation.view.held:
+        return Losses(pods=situation.pods)
+    meeting = situation.spec.rendezvous
+    window = float(meeting.keep_alive_interval * meeting.keep_alive_max_attempts)
+    return lose_nodes(situation.pods, heard=situation.joined.keys(), window=window, now=situation.observed.now)
 
 
 def _deadlines(situation: Situation) -> tuple[Deadline, Deadline]:
@@ -127,7 +138,10 @@ def _sized(situation: Situation) -> Situation:
     """Choose the nodes. One that is to leave is written off at once: whatever its pod does is on nobody's account."""
     ledger = situation.ledger
     ready = {node.index for node in situation.joined.values()}
-    chosen = choose_indexes(ledger.indexes, situation.spec.replicas, ready=ready, completed=ledger.completed)
+    marked = {index for index, pod in situation.current.items() if pod.leaves_first}
+    chosen = choose_indexes(
+        ledger.indexes, situation.spec.replicas, ready=ready, completed=ledger.completed, marked=marked
+    )
     if chosen == ledger.indexes:
         return situation
     resizes = ledger.resizes + (1 if ledger.indexes else 0)
@@ -143,7 +157,7 @@ def _keep_up(situation: Situation, deadlines: tuple[Deadline, Deadline]) -> Plan
         *deletions(_past(situation.ledger, situation.pods), "Replaced"),
         *_created(situation, wanted),
     )
-    delays = (wanted.seconds_left, *(deadline.seconds_left for deadline in deadlines))
+    delays = (wanted.seconds_left, _losses(situation).seconds_left, *(deadline.seconds_left for deadline in deadlines))
     return draft(situation, actions=actions, orders=run_orders(situation), delays=delays)
 
 

@@ -44,7 +44,7 @@ def expected_nodes(situation: Situation) -> frozenset[int]:
 
 def _node_facts(situation: Situation, pod: PodFacts) -> NodeFacts:
     phase = _phase(situation, pod)
-    reason = pod.end.reason if pod.end else LEAVING if phase is NodePhase.DRAINING else ""
+    reason = pod.end.reason if pod.end else (pod.target_reason or LEAVING) if phase is NodePhase.DRAINING else ""
     return NodeFacts(pod_uid=pod.uid, pod=pod.name, index=pod.index, phase=phase, reason=reason)
 
 

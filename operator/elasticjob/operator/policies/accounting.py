@@ -8,7 +8,7 @@ An end is put down in the ledger together with its count. It must be stored befo
 between finds either neither or both.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from elasticjob.operator import constants
@@ -26,6 +26,11 @@ class NodeEnd:
     end: PodEnd
     pod: PodFacts | None = None
 
+    @property
+    def announced(self) -> bool:
+        """Whether the node could still leave in time. One whose machine does not report is told nothing any more."""
+        return self.end.announced and (self.pod is None or self.pod.unreachable_since is None)
+
 
 def current_pods(ledger: Ledger, pods: Iterable[PodFacts]) -> dict[int, PodFacts]:
     """The pod of each node that counts: the newest attempt that is not over."""
@@ -40,7 +45,7 @@ def enter_round(ledger: Ledger, formed: int) -> Ledger:
     """Take note of the newest formed round. What failed before it formed belongs to another incident."""
     if formed <= ledger.round:
         return ledger
-    return replace(ledger, round=formed, round_failures={}, round_disruptions={})
+    return replace(ledger, round=formed, round_failures={}, round_disruptions={}, round_drained=frozenset())
 
 
 def account(ledger: Ledger, pods: Iterable[PodFacts], stamp: str) -> tuple[Ledger, tuple[NodeEnd, ...]]:
@@ -75,6 +80,7 @@ def suspend(ledger: Ledger, pods: Iterable[PodFacts], formed: int) -> Ledger:
         completed=frozenset(),
         round_failures={},
         round_disruptions={},
+        round_drained=frozenset(),
         container_restarts={},
         round=max(ledger.round, formed),
         base_round=max(ledger.round, formed),
@@ -120,7 +126,7 @@ def _kubelet_restarts(ledger: Ledger, current: Mapping[int, PodFacts]) -> dict[i
     }
 
 
-def _charge(ledger: Ledger, ends: Iterable[NodeEnd], restarts: Mapping[int, int], stamp: str) -> Ledger:
+def _charge(ledger: Ledger, ends: Sequence[NodeEnd], restarts: Mapping[int, int], stamp: str) -> Ledger:
     failures, disruptions = dict(ledger.round_failures), dict(ledger.round_disruptions)
     counted = dict(ledger.container_restarts)
     for index, times in restarts.items():
@@ -130,6 +136,7 @@ def _charge(ledger: Ledger, ends: Iterable[NodeEnd], restarts: Mapping[int, int]
         if one.end.kind is not EndKind.SUCCEEDED:
             numbers = failures if one.end.kind is EndKind.FAILED else disruptions
             numbers[one.index] = numbers.get(one.index, 0) + 1
+    drained = ledger.round_drained.union(one.index for one in ends if one.announced)
     charged = failures != ledger.round_failures or disruptions != ledger.round_disruptions
     return replace(
         ledger,
@@ -137,6 +144,7 @@ def _charge(ledger: Ledger, ends: Iterable[NodeEnd], restarts: Mapping[int, int]
         disruptions=ledger.disruptions + _most(disruptions) - _most(ledger.round_disruptions),
         round_failures=failures,
         round_disruptions=disruptions,
+        round_drained=drained,
         container_restarts=counted,
         charged_at=stamp if charged else ledger.charged_at,
     )

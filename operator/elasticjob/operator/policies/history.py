@@ -16,6 +16,7 @@ def extended(
     job: str,
     before: RendezvousStatus,
     faulty: Set[int],
+    surprised: Set[int],
     view: RunView | None,
     stamp: str,
 ) -> tuple[Mapping[str, Any], ...]:
@@ -26,21 +27,25 @@ def extended(
         job: Name of the job.
         before: The rendezvous as stored.
         faulty: Nodes that failed or were disrupted since the last round: they are why there is a new one.
+        surprised: Those of them that were lost without notice.
         view: The rendezvous now.
         stamp: The present time.
     """
     if view is None or view.round <= before.round:
         return tuple(history)
-    return (*history, _entry(job, before, faulty, view, stamp))[-LENGTH:]
+    planned = not surprised and view.worker_failures <= before.worker_failures
+    return (*history, _entry(job, before, faulty, planned, view, stamp))[-LENGTH:]
 
 
-def _entry(job: str, before: RendezvousStatus, faulty: Set[int], view: RunView, stamp: str) -> dict[str, Any]:
+def _entry(
+    job: str, before: RendezvousStatus, faulty: Set[int], planned: bool, view: RunView, stamp: str
+) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "time": stamp,
         "round": view.round,
         "from": before.participants,
         "to": len(view.participants),
-        "planned": not faulty and view.worker_failures <= before.worker_failures,
+        "planned": planned,
     }
     if view.cause:
         entry["cause"] = view.cause

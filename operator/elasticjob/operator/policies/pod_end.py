@@ -48,6 +48,7 @@ class PodEnd:
     """How a pod ended. `reason` is the API's own word where it has one.
 
     Args:
+        announced: Whether the worker still ran when this was known, so that its group may go on without it in time.
         fails_job_by: The rule of the job by which this end fails it, else empty.
     """
 
@@ -55,6 +56,7 @@ class PodEnd:
     reason: str
     message: str = ""
     exit_code: int | None = None
+    announced: bool = False
     fails_job_by: str = ""
 
 
@@ -100,16 +102,22 @@ def _disruption(pod: Mapping[str, Any], status: Mapping[str, Any], ended: Mappin
     target = _disruption_target(status)
     reason = str(status.get("reason") or "")
     if target is not None and (deleting or failed):
-        return _disrupted(target.get("reason") or reason, target.get("message"), exit_code)
+        return _disrupted(target.get("reason") or reason, target.get("message"), exit_code, announced=not failed)
     if failed and (reason in NODE_REASONS or reason.startswith(OUT_OF_RESOURCE)):
         return _disrupted(reason, status.get("message"), exit_code)
     if deleting:
-        return _disrupted(constants.POD_DELETED, "the pod was deleted", exit_code)
+        return _disrupted(constants.POD_DELETED, "the pod was deleted", exit_code, announced=not failed)
     return None
 
 
-def _disrupted(reason: str, message: str | None, exit_code: int | None) -> PodEnd:
-    return PodEnd(kind=EndKind.DISRUPTED, reason=reason, message=shortened(message), exit_code=exit_code)
+def _disrupted(reason: str, message: str | None, exit_code: int | None, *, announced: bool = False) -> PodEnd:
+    return PodEnd(
+        kind=EndKind.DISRUPTED,
+        reason=reason,
+        message=shortened(message),
+        exit_code=exit_code,
+        announced=announced and exit_code is None,
+    )
 
 
 def _disruption_target(status: Mapping[str, Any]) -> Mapping[str, Any] | None:

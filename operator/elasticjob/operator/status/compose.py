@@ -19,12 +19,12 @@ def compose(situation: Situation) -> dict[str, Any]:
     table = node_table(situation)
     rendezvous = rendezvous_status(situation)
     living = [pod for pod in situation.current.values() if pod.end is None]
-    faulty = situation.before.ledger.unsettled | situation.ledger.unsettled
     history = extended(
         situation.before.history,
         job=situation.job.name,
         before=situation.before.rendezvous,
-        faulty=faulty,
+        faulty=situation.before.ledger.unsettled | situation.ledger.unsettled,
+        surprised=situation.before.ledger.surprised | situation.ledger.surprised,
         view=situation.view,
         stamp=situation.stamp,
     )

@@ -39,6 +39,12 @@ def test_who_stays_and_who_comes(current: str, wanted: int, ready: str, complete
     assert chosen == set(map(int, expected))
 
 
+@pytest.mark.parametrize(("marked", "expected"), [("1", "02"), ("01", "2"), ("3", "01"), ("9", "01"), ("012", "0")])
+def test_who_is_marked_leaves_first(marked: str, expected: str) -> None:
+    chosen = choose_indexes(range(3), len(expected), ready={0, 1, 2}, completed=set(), marked=set(map(int, marked)))
+    assert chosen == set(map(int, expected))
+
+
 @given(current=SETS, wanted=st.integers(1, 25), ready=SETS, completed=SETS)
 def test_the_number_is_right_and_nobody_is_exchanged(
     current: frozenset[int], wanted: int, ready: frozenset[int], completed: frozenset[int]
