@@ -22,11 +22,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from elasticjob.operator.host_records import Recorder, Sink
 from elasticjob.operator.host_state import BackendFactory, Run, StateKeeper, Told
-from elasticjob.operator.host_timers import Timers
+from elasticjob.operator.host_timers import Batches, Timers
 from elasticjob.rendezvous.coordinator import Answer, Changed, Coordinator, Persist, Record, Verify, Waiter, WaitResult
 from elasticjob.rendezvous.orders import RunOrders, RunState, RunView
 from elasticjob.rendezvous.protocol import (
@@ -121,6 +122,7 @@ class Host:
         self._waiters = itertools.count(1)
         self._held = 0
         self._timers = Timers(self._tick, clock=clock)
+        self._polls = Batches()
         self._states = StateKeeper(
             epoch=epoch,
             backend_factory=backend_factory,
@@ -186,6 +188,7 @@ class Host:
         with self._guard:
             self._loop = None
         self._timers.stop()
+        self._polls.stop()
         await self._states.stop()
         self.release()
         self._views.clear()
@@ -207,7 +210,7 @@ class Host:
         run = self._runs.get(run_id)
         owner = self._run_of_pod.get(pod_uid, run_id)
         if owner != run_id or (run is not None and run.orders.namespace != namespace):
-            raise self._refused(ProtocolError(ErrorCode.FORBIDDEN, f"this pod has no part in run {run_id}"))
+            raise ProtocolError(ErrorCode.FORBIDDEN, f"this pod has no part in run {run_id}")
 
     async def join(self, run_id: str, pod_uid: str, request: JoinRequest) -> JoinAnswer:
         """Wait, for as long as the request says, to be in a formed round."""
@@ -226,8 +229,6 @@ class Host:
         run, coordinator = self._serving(run_id)
         try:
             answer = coordinator.heartbeat(pod_uid, request, self._clock())
-        except ProtocolError as refusal:
-            raise self._refused(refusal) from None
         finally:
             if not coordinator.is_idle:
                 self._carry_out(run)
@@ -258,17 +259,15 @@ class Host:
     def _serving(self, run_id: str) -> tuple[Run, Coordinator]:
         run = self._runs.get(run_id)
         if run is None:
-            raise self._refused(ProtocolError(ErrorCode.UNKNOWN_RUN, f"run {run_id} is not known here (yet)"))
+            raise ProtocolError(ErrorCode.UNKNOWN_RUN, f"run {run_id} is not known here (yet)")
         if run.is_lost or run.coordinator is None:
             why = "another operator leads" if run.is_lost else run.error or "the state of the run is being read"
-            raise self._refused(ProtocolError(ErrorCode.NOT_READY, shorten(why)))
+            raise ProtocolError(ErrorCode.NOT_READY, shorten(why))
         return run, run.coordinator
 
     def _call(self, run: Run, call: Callable[[], T]) -> T:
         try:
             return call()
-        except ProtocolError as refusal:
-            raise self._refused(refusal) from None
         finally:
             self._carry_out(run)
 
@@ -280,27 +279,26 @@ class Host:
         self, run: Run, pod_uid: str, wait: float, call: Callable[[Waiter], None]
     ) -> JoinAnswer | HeartbeatAnswer | Endpoint:
         if self._is_full(run):
-            raise self._refused(ProtocolError(ErrorCode.OVERLOADED, f"{len(run.held)} calls of this run are held open"))
+            raise self.count_refusal(
+                ProtocolError(ErrorCode.OVERLOADED, f"{len(run.held)} calls of this run are held open")
+            )
         loop, waiter = asyncio.get_running_loop(), next(self._waiters)
         future: asyncio.Future[WaitResult] = loop.create_future()
         run.held[waiter] = future
         self._held += 1
-        alarm: asyncio.TimerHandle | None = None
         try:
             self._call(run, lambda: call(waiter))
             if not future.done():
-                alarm = loop.call_later(wait, self._poll_over, run, pod_uid, waiter)
+                self._polls.add(wait, partial(self._poll_over, run, pod_uid, waiter))
             result = await future
         except asyncio.CancelledError:
             self._hung_up(run, pod_uid, waiter)
             raise
         finally:
-            if alarm is not None:
-                alarm.cancel()
             run.held.pop(waiter, None)
             self._held -= 1
         if isinstance(result, ProtocolError):
-            raise self._refused(result)
+            raise result
         return result
 
     def _poll_over(self, run: Run, pod_uid: str, waiter: Waiter) -> None:
@@ -313,7 +311,8 @@ class Host:
             run.coordinator.hung_up(pod_uid, waiter, self._clock())
             self._carry_out(run)
 
-    def _refused(self, refusal: ProtocolError) -> ProtocolError:
+    def count_refusal(self, refusal: ProtocolError) -> ProtocolError:
+        """Note that a call was refused."""
         self.refusals[refusal.code.value] += 1
         return refusal
 

@@ -1,9 +1,43 @@
-"""One timer for many runs: a heap of deadlines and a single alarm on the event loop."""
+"""Few timers for many things: one alarm for the deadlines of all runs, and one for all polls that end together."""
 
 import asyncio
 import heapq
 import itertools
+import math
 from collections.abc import Callable
+
+GRID = 0.1
+"""Polls end at multiples of so many seconds."""
+
+
+class Batches:
+    """Calls functions after their time, rounded up to a grid; those of one moment are called in one go.
+
+    A thousand held calls that end one by one wake the process up, and by their next calls again, hundreds of times a
+    second; in batches they come and go in a few. What is not needed any more is not taken out, so a function that is
+    called has to look whether there is still something to do.
+    """
+
+    def __init__(self) -> None:
+        self._due: dict[int, list[Callable[[], None]]] = {}
+
+    def add(self, seconds: float, function: Callable[[], None]) -> None:
+        """Call the function on the running loop, at most `GRID` later than told."""
+        loop = asyncio.get_running_loop()
+        slot = math.ceil((loop.time() + seconds) / GRID)
+        batch = self._due.get(slot)
+        if batch is None:
+            batch = self._due[slot] = []
+            loop.call_at(slot * GRID, self._ring, slot)
+        batch.append(function)
+
+    def stop(self) -> None:
+        """Call nothing any more."""
+        self._due.clear()
+
+    def _ring(self, slot: int) -> None:
+        for function in self._due.pop(slot, ()):
+            function()
 
 
 class Timers:

@@ -5,6 +5,7 @@ a run shows that somebody else leads; then it fails, and its keeper decides.
 """
 
 import asyncio
+import gc
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,8 +30,20 @@ from elasticjob.rendezvous.orders import RunOrders, RunView
 log = logging.getLogger(__name__)
 
 TLS_SECRET = "elasticjob-rendezvous-tls"  # noqa: S105 - its name, not its content
+COLLECTOR_THRESHOLDS = (20_000, 20, 20)
 RENEWAL_INTERVAL = 3600.0
 """Seconds between two looks at the certificates."""
+
+
+def relax_collector() -> None:
+    """Have the garbage collector look less often, and not at what is there already.
+
+    Each connection and call makes objects that live for seconds. With its defaults the collector then walks through all
+    objects of the process again and again, which costs as much as the calls. Little here is in reference cycles.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECTOR_THRESHOLDS)
 
 
 class Trust:
@@ -135,6 +148,7 @@ class HostedRendezvous:
                 ssl_context=None if tls is None else tls.context,
             )
             renewal = None if tls is None else asyncio.create_task(self._renew(tls), name="renew certificates")
+            relax_collector()
             await self._host.start()
             await self._http.start()
             started()

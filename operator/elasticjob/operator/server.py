@@ -1,8 +1,9 @@
 """The HTTP face of the hosted rendezvous: reads calls, finds out who calls, and has the host answer.
 
-`docs/protocol.md` describes the calls. Nothing is decided here. Whatever a client does, it costs little: bodies, header
-sizes, connections, held calls and the time for a request to arrive are bounded, and every refusal is one typed JSON
-answer.
+`docs/protocol.md` describes the calls. Nothing is decided here, and no general web server is used: nearly all calls are
+heartbeats of nodes that have nothing to be told, and the operator is to spend next to nothing on each. Whatever a
+client does, it costs little: bodies, header sizes, connections, held calls and the time for a request to arrive are
+bounded, and every refusal is one typed JSON answer.
 """
 
 import asyncio
@@ -13,18 +14,14 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import parse_qs
-
-from aiohttp import StreamReader, web
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http_parser import RawRequestMessage
 
 from elasticjob.operator.auth import Caller
 from elasticjob.operator.host import Host
-from elasticjob.operator.server_connections import Connections
+from elasticjob.operator.server_connections import Connections, ServerLimits
+from elasticjob.operator.server_http import Head
 from elasticjob.rendezvous.protocol import (
-    MAX_REQUEST_BYTES,
     MAX_ROUND,
     MAX_WAIT_SECONDS,
     PROTOCOL_HEADER,
@@ -44,30 +41,9 @@ from elasticjob.rendezvous.protocol import (
 
 log = logging.getLogger(__name__)
 
-RETRY_AFTER = {
-    ErrorCode.NOT_READY: "1",
-    ErrorCode.UNKNOWN_RUN: "1",
-    ErrorCode.UNKNOWN_NODE: "1",
-    ErrorCode.OVERLOADED: "2",
-}
 MAX_PATH = 1024
+_PROTOCOL = PROTOCOL_HEADER.lower()
 _CACHED_ROUNDS = 64
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServerLimits:
-    """What the server bears.
-
-    Args:
-        connections: How many at the same time; further ones are closed at once.
-        request_timeout: Seconds within which a request must have arrived, from its first byte or the start of the
-            connection.
-        idle_timeout: Seconds after which a connection without a request is closed.
-    """
-
-    connections: int = 16_384
-    request_timeout: float = 10.0
-    idle_timeout: float = 75.0
 
 
 class Identifies(Protocol):
@@ -116,12 +92,12 @@ class RendezvousHttpServer:
         self._limits = limits or ServerLimits()
         self._connections: Connections | None = None
         self._listener: asyncio.Server | None = None
-        self._handlers: dict[str, Callable[[_Call], Awaitable[bytes]]] = {
-            "POST join": self._join,
-            "POST heartbeat": self._heartbeat,
-            "POST leave": self._leave,
-            "PUT endpoint": self._publish,
-            "GET endpoint": self._endpoint,
+        self._handlers: dict[tuple[str, str], Callable[[_Call], Awaitable[bytes]]] = {
+            ("POST", "join"): self._join,
+            ("POST", "heartbeat"): self._heartbeat,
+            ("POST", "leave"): self._leave,
+            ("PUT", "endpoint"): self._publish,
+            ("GET", "endpoint"): self._endpoint,
         }
         self._encoded: dict[int, tuple[tuple[Member, ...], bytes]] = {}
 
@@ -133,28 +109,11 @@ class RendezvousHttpServer:
 
     async def start(self) -> None:
         """Begin to listen."""
-        web_server = web.Server(
-            self._answer,
-            request_factory=_request,
-            handler_cancellation=True,
-            keepalive_timeout=self._limits.idle_timeout,
-            lingering_time=1.0,
-            auto_decompress=False,
-            access_log=None,
-        )
         self._connections = Connections(
-            web_server, most=self._limits.connections, request_timeout=self._limits.request_timeout
-        )
-        self._connections.start()
-        tls: dict[str, Any] = (
-            {} if self._ssl_context is None else {"ssl_handshake_timeout": self._limits.request_timeout}
+            self._answer, limits=self._limits, ssl_context=self._ssl_context, refused=self._host.count_refusal
         )
         self._listener = await asyncio.get_running_loop().create_server(
-            self._connections.make,
-            sock=_listening_socket(self._address, self._port),
-            ssl=self._ssl_context,
-            backlog=4096,
-            **tls,
+            self._connections.make, sock=_listening_socket(self._address, self._port), backlog=4096
         )
 
     async def stop(self, *, grace: float = 1.0) -> None:
@@ -165,50 +124,38 @@ class RendezvousHttpServer:
         if self._connections is not None:
             await self._connections.stop(grace)
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _answer(self, head: Head, body: bytes) -> bytes:
         try:
-            call = await self._read(request)
-            return _response(200, await self._handler(call)(call))
+            call = await self._read(head, body)
+            return await self._handler(call)(call)
         except ProtocolError as refusal:
-            return _refusal(refusal)
-        except (ConnectionError, asyncio.CancelledError):
+            self._host.count_refusal(refusal)
             raise
-        except Exception:
-            log.exception("%s %s failed", request.method, request.path)
-            return _refusal(ProtocolError(ErrorCode.NOT_READY, "the operator failed to answer"))
-        finally:
-            if self._connections is not None:
-                self._connections.answered(request.transport)
+        except Exception as error:
+            log.exception("%s %s failed", head.method, head.target)
+            raise ProtocolError(ErrorCode.NOT_READY, "the operator failed to answer") from error
 
     def _handler(self, call: _Call) -> Callable[[_Call], Awaitable[bytes]]:
-        handler = self._handlers.get(f"{call.method} {call.rest[-1]}")
+        handler = self._handlers.get((call.method, call.rest[-1]))
         if handler is None or len(call.rest) not in (1, 3):
-            raise ProtocolError(ErrorCode.INVALID, "there is no such call")
+            raise _no_such_call()
         return handler
 
-    async def _read(self, request: web.BaseRequest) -> _Call:
-        """Read one call to its end and find out who makes it."""
-        if request.headers.get(PROTOCOL_HEADER, "") != PROTOCOL_VERSION:
+    async def _read(self, head: Head, body: bytes) -> _Call:
+        """Find out who makes which call."""
+        if head.headers.get(_PROTOCOL, "") != PROTOCOL_VERSION:
             message = f"this operator speaks version {PROTOCOL_VERSION}; name it in the header {PROTOCOL_HEADER}"
             raise ProtocolError(ErrorCode.UNSUPPORTED_PROTOCOL, message)
-        try:
-            body = await request.read()
-        except web.HTTPRequestEntityTooLarge as error:
-            raise ProtocolError(ErrorCode.TOO_LARGE, f"a body may have {MAX_REQUEST_BYTES} bytes") from error
-        if self._connections is not None:
-            self._connections.arrived(request.transport)
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        scheme, _, token = head.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             raise ProtocolError(ErrorCode.UNAUTHENTICATED, "a bearer token is needed")
         caller = await self._identifies.identify(token.strip())
-        path, _, query = request.raw_path.partition("?")
+        path, _, query = head.target.partition("?")
         parts = path.split("/")
         if len(path) > MAX_PATH or len(parts) < 5 or parts[:3] != ["", "v1", "runs"]:
-            raise ProtocolError(ErrorCode.INVALID, "there is no such call")
+            raise _no_such_call()
         self._host.authorize(parts[3], namespace=caller.namespace, pod_uid=caller.pod_uid)
-        return _Call(
-            caller=caller, run_id=parts[3], method=request.method, rest=tuple(parts[4:]), query=query, body=body
-        )
+        return _Call(caller=caller, run_id=parts[3], method=head.method, rest=tuple(parts[4:]), query=query, body=body)
 
     async def _join(self, call: _Call) -> bytes:
         answer = await self._host.join(call.run_id, call.caller.pod_uid, parse(call.body, JoinRequest.from_json))
@@ -252,7 +199,7 @@ def _encode_heartbeat(answer: HeartbeatAnswer) -> bytes:
 
 def _round_of(call: _Call) -> int:
     if len(call.rest) != 3 or call.rest[0] != "rounds":
-        raise ProtocolError(ErrorCode.INVALID, "there is no such call")
+        raise _no_such_call()
     text = call.rest[1]
     if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= MAX_ROUND):
         raise ProtocolError(ErrorCode.INVALID, f"the round must be a number up to {MAX_ROUND}")
@@ -267,25 +214,8 @@ def _wait_of(call: _Call) -> float:
     raise ProtocolError(ErrorCode.INVALID, f"wait must be from 0 to {MAX_WAIT_SECONDS:g} seconds")
 
 
-def _response(status: int, body: bytes, headers: dict[str, str] | None = None) -> web.Response:
-    return web.Response(status=status, body=body, content_type="application/json", headers=headers)
-
-
-def _refusal(refusal: ProtocolError) -> web.Response:
-    retry_after = RETRY_AFTER.get(refusal.code)
-    headers = {"Retry-After": retry_after} if retry_after else None
-    return _response(refusal.code.http_status, dumps(refusal.to_json()), headers)
-
-
-def _request(
-    message: RawRequestMessage,
-    payload: StreamReader,
-    protocol: web.RequestHandler,
-    writer: AbstractStreamWriter,
-    task: "asyncio.Task[None]",
-) -> web.BaseRequest:
-    loop = asyncio.get_running_loop()
-    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_REQUEST_BYTES)
+def _no_such_call() -> ProtocolError:
+    return ProtocolError(ErrorCode.INVALID, "there is no such call")
 
 
 def _listening_socket(address: str | None, port: int) -> socket.socket:

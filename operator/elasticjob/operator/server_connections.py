@@ -1,123 +1,273 @@
-"""Bounds what connections may cost: their number, and the time that a request takes to arrive.
+"""The connections of the rendezvous server: one HTTP call at a time on each, and a bound on everything they may cost.
 
-An HTTP server that waits for the rest of a request for as long as a client likes can be held up by a few hundred slow
-clients. Each connection is therefore watched from outside the HTTP protocol: one sweep a second closes those whose
-request has been arriving for too long.
+A thousand nodes hold a connection each and speak every few seconds, so a connection is small and a call costs little:
+no streams, no per-connection timers or tasks, one task a call. One sweep a second closes whatever has lasted too long:
+a request that does not arrive, an answer that is not taken, a connection without a call.
 """
 
 import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from email.utils import formatdate
+from enum import Enum
 
-from aiohttp import web
+from elasticjob.operator.server_http import END_OF_HEAD, MAX_HEAD, Head, answer_bytes, read_head
+from elasticjob.operator.server_tls import TlsLayer, Wire
+from elasticjob.rendezvous.protocol import MAX_REQUEST_BYTES, ErrorCode, ProtocolError, dumps
 
 _SWEEP = 1.0
-_LEAST_GRACE = 0.01
+_BUFFER = 64 * 1024
+_LINGER = 1.0
+"""Seconds for which a refused request may go on arriving, so that its sender can read why."""
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+RETRY_AFTER = {
+    ErrorCode.NOT_READY: "1",
+    ErrorCode.UNKNOWN_RUN: "1",
+    ErrorCode.UNKNOWN_NODE: "1",
+    ErrorCode.OVERLOADED: "2",
+}
+
+Answers = Callable[[Head, bytes], Awaitable[bytes]]
+"""Answers one call with the body of status 200, or raises `ProtocolError`."""
 
 
-class _Watched(asyncio.Protocol):
-    """Passes everything on to the HTTP protocol, and notes since when a request has been arriving."""
+class _Phase(Enum):
+    """What a connection is doing."""
 
-    def __init__(self, inner: asyncio.Protocol, owner: "Connections") -> None:
-        self._inner = inner
+    IDLE = "no call"
+    ARRIVING = "a request arrives"
+    ANSWERING = "a call is being answered"
+    WRITING = "the client does not take its answer"
+    ENDING = "refused for good; what still arrives is dropped"
+
+
+class Connection(asyncio.Protocol):
+    """One client."""
+
+    __slots__ = ("_buffer", "_head", "_is_full", "_last", "_owner", "_phase", "_wire", "overdue_at", "task")
+
+    def __init__(self, owner: "Connections") -> None:
         self._owner = owner
-        self.transport: asyncio.BaseTransport | None = None
-        self.arriving_since: float | None = None
-        self.is_answering = False
+        self._wire: Wire | None = None
+        self._buffer = b""
+        self._head: Head | None = None
+        self._last: tuple[bytes, Head] | None = None
+        self._enter(_Phase.ARRIVING)
+        self._is_full = False
+        self.task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
-        self.arriving_since = self._owner.now()
-        self._inner.connection_made(transport)
+        assert isinstance(transport, asyncio.Transport)
+        self.wired(transport)
+
+    def wired(self, wire: Wire) -> None:
+        """The connection is there; if by TLS, the handshake is to come."""
+        self._wire = wire
         self._owner.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._wire = None
+        self._buffer = b""
+        if self.task is not None:
+            self.task.cancel()
         self._owner.closed(self)
-        self._inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self.arriving_since is None and not self.is_answering:
-            self.arriving_since = self._owner.now()
-        self._inner.data_received(data)
-
-    def eof_received(self) -> bool | None:
-        return self._inner.eof_received()
+        if self._phase is _Phase.ENDING:
+            return
+        self._buffer = self._buffer + data if self._buffer else data
+        if self._phase in (_Phase.ANSWERING, _Phase.WRITING):
+            if len(self._buffer) > MAX_HEAD + MAX_REQUEST_BYTES:
+                self.abort()
+            return
+        if self._phase is _Phase.IDLE:
+            self._enter(_Phase.ARRIVING)
+        self._take_request()
 
     def pause_writing(self) -> None:
-        self._inner.pause_writing()
+        self._is_full = True
 
     def resume_writing(self) -> None:
-        self._inner.resume_writing()
+        self._is_full = False
+        if self._phase is _Phase.WRITING:
+            self._go_on()
 
-    def close(self) -> None:
+    @property
+    def is_answering(self) -> bool:
+        """Whether its client is owed an answer."""
+        return self._phase is _Phase.ANSWERING
+
+    def abort(self) -> None:
         """End the connection at once."""
-        if isinstance(self.transport, asyncio.Transport):
-            self.transport.abort()
+        if self._wire is not None:
+            self._wire.abort()
+
+    def _enter(self, phase: _Phase) -> None:
+        self._phase = phase
+        self.overdue_at = self._owner.now() + self._owner.allowed[phase]
+
+    def _take_request(self) -> None:
+        """Begin to answer if a whole request has arrived."""
+        try:
+            if self._head is None and not self._take_head():
+                return
+        except ProtocolError as refusal:
+            self._refuse(refusal)
+            return
+        head = self._head
+        assert head is not None
+        if len(self._buffer) < head.length:
+            return
+        body, self._buffer = self._buffer[: head.length], self._buffer[head.length :]
+        self._head = None
+        self._enter(_Phase.ANSWERING)
+        self.task = self._owner.loop.create_task(self._answer(head, body))
+
+    def _take_head(self) -> bool:
+        block, end, rest = self._buffer.partition(END_OF_HEAD)
+        if self._last is not None and self._last[0] == block:
+            # Heartbeats: all of it but the body is what it was the last time.
+            self._head, self._buffer = self._last[1], rest
+            return True
+        if len(block) > MAX_HEAD:
+            raise ProtocolError(ErrorCode.INVALID, f"a request may have {MAX_HEAD} bytes before its body")
+        if not end:
+            return False
+        self._head, self._buffer = read_head(block.lstrip(b"\r\n")), rest
+        self._last = (block, self._head)
+        if self._head.expects_continue and len(rest) < self._head.length and self._wire is not None:
+            self._wire.write(_CONTINUE)
+        return True
+
+    async def _answer(self, head: Head, body: bytes) -> None:
+        status, retry_after = 200, None
+        try:
+            content = await self._owner.answers(head, body)
+        except ProtocolError as refusal:
+            status, content = refusal.code.http_status, dumps(refusal.to_json())
+            retry_after = RETRY_AFTER.get(refusal.code)
+        transport, self.task = self._wire, None
+        if transport is None or transport.is_closing():
+            return
+        closes = not head.keeps_alive or self._owner.is_ending
+        date = self._owner.date
+        transport.write(answer_bytes(status, content, date=date, retry_after=retry_after, closes=closes))
+        if closes:
+            transport.close()
+        elif self._is_full:
+            self._enter(_Phase.WRITING)
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """The last call is answered; the next request may have arrived already."""
+        self._enter(_Phase.ARRIVING if self._buffer else _Phase.IDLE)
+        if self._buffer:
+            self._take_request()
+
+    def _refuse(self, refusal: ProtocolError) -> None:
+        """Answer what cannot be understood. Then drop what still arrives: to close at once could lose the answer."""
+        self._enter(_Phase.ENDING)
+        self._buffer = b""
+        if self._wire is not None:
+            content = dumps(refusal.to_json())
+            status = refusal.code.http_status
+            self._wire.write(answer_bytes(status, content, date=self._owner.date, closes=True))
+            self._owner.refused_requests(refusal)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerLimits:
+    """What the server bears.
+
+    Args:
+        connections: How many at the same time; further ones are closed at once.
+        request_timeout: Seconds within which a request must have arrived, from its first byte or the start of the
+            connection; the handshake of TLS included.
+        write_timeout: Seconds within which a client must have taken an answer.
+        idle_timeout: Seconds after which a connection without a request is closed.
+    """
+
+    connections: int = 16_384
+    request_timeout: float = 10.0
+    write_timeout: float = 30.0
+    idle_timeout: float = 75.0
 
 
 class Connections:
-    """All connections of one server."""
+    """All connections of one server.
 
-    def __init__(self, server: web.Server, *, most: int, request_timeout: float) -> None:
-        self._server = server
-        self._most = most
-        self._timeout = request_timeout
-        self._open: dict[asyncio.BaseTransport, _Watched] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._sweep: asyncio.TimerHandle | None = None
+    Args:
+        answers: Answers one call.
+        refused: Told of each refusal that is no answer to a call.
+    """
+
+    def __init__(
+        self,
+        answers: Answers,
+        *,
+        limits: ServerLimits,
+        ssl_context: ssl.SSLContext | None,
+        refused: Callable[[ProtocolError], object],
+    ) -> None:
+        self.answers = answers
+        self.limits = limits
+        self.allowed = {
+            _Phase.IDLE: limits.idle_timeout,
+            _Phase.ARRIVING: limits.request_timeout,
+            _Phase.ANSWERING: float("inf"),
+            _Phase.WRITING: limits.write_timeout,
+            _Phase.ENDING: _LINGER,
+        }
+        """For how many seconds a connection may do what it does."""
+        self.loop = asyncio.get_running_loop()
+        self.now = self.loop.time
+        self.date = formatdate(usegmt=True)
+        self.is_ending = False
         self.refused = 0
+        """How many connections were closed since there were too many."""
+        self.refused_requests = refused
+        self._ssl_context = ssl_context
+        self._buffer = memoryview(bytearray(_BUFFER))
+        self._open: set[Connection] = set()
+        self._sweep = self.loop.call_later(_SWEEP, self._look)
 
-    def start(self) -> None:
-        """Begin on the running loop."""
-        self._loop = asyncio.get_running_loop()
-        self._sweep = self._loop.call_later(_SWEEP, self._close_slow)
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def make(self) -> asyncio.BaseProtocol:
+        """The protocol of a new connection."""
+        connection = Connection(self)
+        return connection if self._ssl_context is None else TlsLayer(connection, self._ssl_context, self._buffer)
 
     async def stop(self, grace: float) -> None:
         """End all connections; those that are being answered get `grace` seconds."""
-        if self._sweep is not None:
-            self._sweep.cancel()
-        for connection in list(self._open.values()):
+        self._sweep.cancel()
+        self.is_ending = True
+        for connection in list(self._open):
             if not connection.is_answering:
-                connection.close()
-        # A time-out of 0 means none to the HTTP server.
-        await self._server.shutdown(max(grace, _LEAST_GRACE))
+                connection.abort()
+        if answering := [each.task for each in self._open if each.task is not None]:
+            await asyncio.wait(answering, timeout=grace)
+        for connection in list(self._open):
+            connection.abort()
+        await asyncio.sleep(0)
 
-    def now(self) -> float:
-        """Seconds of the loop's clock."""
-        assert self._loop is not None
-        return self._loop.time()
-
-    def make(self) -> asyncio.Protocol:
-        """The protocol of a new connection."""
-        return _Watched(self._server(), self)
-
-    def opened(self, connection: _Watched) -> None:
+    def opened(self, connection: Connection) -> None:
         """A connection is there; one too many is closed at once."""
-        assert connection.transport is not None
-        self._open[connection.transport] = connection
-        if len(self._open) > self._most:
+        self._open.add(connection)
+        if len(self._open) > self.limits.connections or self.is_ending:
             self.refused += 1
-            connection.close()
+            connection.abort()
 
-    def closed(self, connection: _Watched) -> None:
+    def closed(self, connection: Connection) -> None:
         """A connection is gone."""
-        if connection.transport is not None:
-            self._open.pop(connection.transport, None)
+        self._open.discard(connection)
 
-    def arrived(self, transport: asyncio.BaseTransport | None) -> None:
-        """A whole request has arrived."""
-        if transport is not None and transport in self._open:
-            self._open[transport].arriving_since = None
-            self._open[transport].is_answering = True
-
-    def answered(self, transport: asyncio.BaseTransport | None) -> None:
-        """The answer is ready; the next request may begin."""
-        if transport is not None and transport in self._open:
-            self._open[transport].arriving_since = None
-            self._open[transport].is_answering = False
-
-    def _close_slow(self) -> None:
-        assert self._loop is not None
-        limit = self._loop.time() - self._timeout
-        for connection in list(self._open.values()):
-            if connection.arriving_since is not None and connection.arriving_since < limit:
-                connection.close()
-        self._sweep = self._loop.call_later(_SWEEP, self._close_slow)
+    def _look(self) -> None:
+        now = self.loop.time()
+        self.date = formatdate(usegmt=True)
+        for connection in [each for each in self._open if each.overdue_at < now]:
+            connection.abort()
+        self._sweep = self.loop.call_later(_SWEEP, self._look)

@@ -159,7 +159,7 @@ class Heartbeat:
         started = time.monotonic()
         # Failing must not make the thread spin: the next beat is scheduled before this one is tried.
         self._schedule(started + pause)
-        body = replace(request, wait=min(pause, MAX_WAIT_SECONDS)).to_json()
+        body = replace(request, wait=round(min(pause, MAX_WAIT_SECONDS), 3)).to_json()
         raw = self._http.call("POST", f"{self._path}/heartbeat", body, timeout=pause + CALL_SECONDS)
         try:
             self._take(request.round, read_answer(raw, HeartbeatAnswer.from_json))
