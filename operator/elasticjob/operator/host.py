@@ -28,6 +28,7 @@ from typing import TypeVar
 from elasticjob.operator.host_records import Recorder, Sink
 from elasticjob.operator.host_state import BackendFactory, Run, StateKeeper, Told
 from elasticjob.operator.host_timers import Batches, Timers
+from elasticjob.operator.metrics import Metrics
 from elasticjob.rendezvous.coordinator import Answer, Changed, Coordinator, Persist, Record, Verify, Waiter, WaitResult
 from elasticjob.rendezvous.orders import RunOrders, RunState, RunView
 from elasticjob.rendezvous.protocol import (
@@ -89,6 +90,7 @@ class Host:
         on_lost: Called from the loop's thread when a state shows that somebody else leads.
         require_leadership: Raises if this process may not write (any more); asked before each access to a state.
         sink: Where RdzvEvents go.
+        metrics: Where to count.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class Host:
         require_leadership: Callable[[], object] = lambda: None,
         sink: Sink | None = None,
         limits: HostLimits | None = None,
+        metrics: Metrics | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.epoch = epoch
@@ -110,7 +113,8 @@ class Host:
         self._on_lost = on_lost
         self._limits = limits or HostLimits()
         self._clock = clock
-        self._recorder = Recorder(sink)
+        self._metrics = metrics or Metrics()
+        self._recorder = Recorder(sink, dropped=self._metrics.facts_dropped.inc)
         self._guard = threading.Lock()
         self._inbox: dict[str, RunOrders | _Gone | None] = {}
         self._views: dict[str, tuple[RunView, float]] = {}
@@ -129,6 +133,7 @@ class Host:
             require_leadership=require_leadership,
             threads=self._limits.io_threads,
             patience=self._limits.io_patience,
+            metrics=self._metrics,
             told=Told(
                 taken_over=self._taken_over,
                 saved=self._saved,
@@ -178,6 +183,7 @@ class Host:
     async def start(self) -> None:
         """Begin on the running loop; orders that were given before are taken over now."""
         self._recorder.start()
+        self._metrics.connected_nodes.set_function(lambda: self._held)
         with self._guard:
             self._loop = asyncio.get_running_loop()
         self._timers.start()
@@ -314,6 +320,7 @@ class Host:
     def count_refusal(self, refusal: ProtocolError) -> ProtocolError:
         """Note that a call was refused."""
         self.refusals[refusal.code.value] += 1
+        self._metrics.calls_refused.labels(refusal.code.value).inc()
         return refusal
 
     # -- orders
@@ -449,8 +456,13 @@ class Host:
     def _saved(self, run: Run) -> None:
         assert run.coordinator is not None
         run.error = ""
+        before = run.coordinator.round
         run.coordinator.persisted(self._clock())
         self._carry_out(run)
+        formed_by = run.coordinator.formed_by
+        if run.coordinator.round > before and formed_by is not None:
+            self._metrics.rounds.labels(formed_by[0]).inc()
+            self._metrics.round_seconds.observe(formed_by[1])
 
     def _in_trouble(self, run: Run, message: str) -> None:
         log.warning("State of job %s/%s: %s", run.orders.namespace, run.orders.job, message)

@@ -21,10 +21,14 @@ CAPACITY = 20_000
 
 
 class Recorder:
-    """One thread that records."""
+    """One thread that records.
 
-    def __init__(self, sink: Sink | None = None) -> None:
-        self.dropped = 0
+    Args:
+        dropped: Called for each event that does not fit.
+    """
+
+    def __init__(self, sink: Sink | None = None, *, dropped: Callable[[], object] = lambda: None) -> None:
+        self._dropped = dropped
         self._sink: Sink = sink or construct_and_record_rdzv_event
         self._queue: queue.Queue[dict[str, Any] | None] = queue.Queue(CAPACITY)
         self._thread = threading.Thread(target=self._run, name="rendezvous-events", daemon=True)
@@ -57,7 +61,7 @@ class Recorder:
         try:
             self._queue.put_nowait(event)
         except queue.Full:
-            self.dropped += 1
+            self._dropped()
 
     def _run(self) -> None:
         while (event := self._queue.get()) is not None:

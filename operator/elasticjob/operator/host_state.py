@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from elasticjob.operator.metrics import Metrics
 from elasticjob.rendezvous.backend import RendezvousBackend
 from elasticjob.rendezvous.coordinator import Coordinator, Waiter, WaitResult
 from elasticjob.rendezvous.coordinator.fenced_store import FencedStore, LeadershipLostError
@@ -89,12 +90,14 @@ class StateKeeper:
         threads: int,
         patience: float,
         told: Told,
+        metrics: Metrics,
     ) -> None:
         self._epoch = epoch
         self._backend_factory = backend_factory
         self._require_leadership = require_leadership
         self._patience = patience
         self._told = told
+        self._metrics = metrics
         self._threads = threads
         self._pools: dict[str, ThreadPoolExecutor] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -105,6 +108,7 @@ class StateKeeper:
         async def work() -> None:
             state = await self._until_done(run, lambda: self._store(run).take_over())
             if state is not None:
+                self._metrics.state_writes.inc()
                 self._told.taken_over(run, state)
 
         self._spawn(work(), f"take over {run.orders.run_id}")
@@ -118,6 +122,7 @@ class StateKeeper:
 
         async def work() -> None:
             if await self._until_done(run, access):
+                self._metrics.state_writes.inc()
                 self._told.saved(run)
 
         self._spawn(work(), f"save {run.orders.run_id}")
@@ -170,6 +175,7 @@ class StateKeeper:
             try:
                 return await self._in_pool(run, access)
             except LeadershipLostError as error:
+                self._metrics.stale_writes_refused.inc()
                 self._told.lost(run, str(error))
             except (RendezvousStateError, ValueError) as error:
                 self._told.corrupt(run, str(error))

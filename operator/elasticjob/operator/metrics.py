@@ -78,6 +78,51 @@ class Metrics:
             "elasticjob_half_restarts", "Restarts of a half of the process.", ["half"], registry=self.registry
         )
 
+        self._add_rendezvous()
+
+    def _add_rendezvous(self) -> None:
+        self.calls_refused = Counter(
+            "elasticjob_rendezvous_calls_refused",
+            "Calls of worker pods refused, by code.",
+            ["code"],
+            registry=self.registry,
+        )
+        self.connections_refused = Counter(
+            "elasticjob_rendezvous_connections_refused",
+            "Connections closed for being too many.",
+            registry=self.registry,
+        )
+        self.connections = Gauge(
+            "elasticjob_rendezvous_connections", "Open connections of worker pods.", registry=self.registry
+        )
+        self.connected_nodes = Gauge(
+            "elasticjob_rendezvous_connected_nodes",
+            "Worker pods with a call that is held open.",
+            registry=self.registry,
+        )
+        self.facts_dropped = Counter(
+            "elasticjob_rendezvous_events_dropped",
+            "RdzvEvents not recorded, since too many wait.",
+            registry=self.registry,
+        )
+        self.state_writes = Counter(
+            "elasticjob_rendezvous_state_writes", "States of runs written.", registry=self.registry
+        )
+        self.stale_writes_refused = Counter(
+            "elasticjob_rendezvous_stale_writes_refused",
+            "Writes of states refused since another operator leads.",
+            registry=self.registry,
+        )
+        self.rounds = Counter(
+            "elasticjob_rendezvous_rounds", "Rounds formed, by cause.", ["cause"], registry=self.registry
+        )
+        self.round_seconds = Histogram(
+            "elasticjob_rendezvous_round_seconds",
+            "Time from what made a round necessary until it was formed.",
+            buckets=(*_BUCKETS, 30.0, 60.0, 300.0),
+            registry=self.registry,
+        )
+
     @contextmanager
     def api_call(self, verb: str, resource: str) -> Iterator[Outcome]:
         """Count and time one call; the body sets the outcome's code once there is an answer."""

@@ -101,6 +101,7 @@ class HostedRendezvous:
             on_change=context.on_change,
             on_lost=self._on_lost,
             require_leadership=context.leadership.require,
+            metrics=parts.metrics,
         )
 
     @property
@@ -146,6 +147,7 @@ class HostedRendezvous:
                 port=settings.rendezvous_port,
                 address=self._parts.address,
                 ssl_context=None if tls is None else tls.context,
+                metrics=self._parts.metrics,
             )
             renewal = None if tls is None else asyncio.create_task(self._renew(tls), name="renew certificates")
             relax_collector()

@@ -19,6 +19,7 @@ from urllib.parse import parse_qs
 
 from elasticjob.operator.auth import Caller
 from elasticjob.operator.host import Host
+from elasticjob.operator.metrics import Metrics
 from elasticjob.operator.server_connections import Connections, ServerLimits
 from elasticjob.operator.server_http import Head
 from elasticjob.rendezvous.protocol import (
@@ -83,6 +84,7 @@ class RendezvousHttpServer:
         address: str | None = None,
         ssl_context: ssl.SSLContext | None = None,
         limits: ServerLimits | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         self._host = host
         self._identifies = identifies
@@ -90,6 +92,7 @@ class RendezvousHttpServer:
         self._port = port
         self._ssl_context = ssl_context
         self._limits = limits or ServerLimits()
+        self._metrics = metrics or Metrics()
         self._connections: Connections | None = None
         self._listener: asyncio.Server | None = None
         self._handlers: dict[tuple[str, str], Callable[[_Call], Awaitable[bytes]]] = {
@@ -110,7 +113,11 @@ class RendezvousHttpServer:
     async def start(self) -> None:
         """Begin to listen."""
         self._connections = Connections(
-            self._answer, limits=self._limits, ssl_context=self._ssl_context, refused=self._host.count_refusal
+            self._answer,
+            limits=self._limits,
+            ssl_context=self._ssl_context,
+            refused=self._host.count_refusal,
+            metrics=self._metrics,
         )
         self._listener = await asyncio.get_running_loop().create_server(
             self._connections.make, sock=_listening_socket(self._address, self._port), backlog=4096

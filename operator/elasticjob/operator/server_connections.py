@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from email.utils import formatdate
 from enum import Enum
 
+from elasticjob.operator.metrics import Metrics
 from elasticjob.operator.server_http import END_OF_HEAD, MAX_HEAD, Head, answer_bytes, read_head
 from elasticjob.operator.server_tls import TlsLayer, Wire
 from elasticjob.rendezvous.protocol import MAX_REQUEST_BYTES, ErrorCode, ProtocolError, dumps
@@ -210,6 +211,7 @@ class Connections:
         limits: ServerLimits,
         ssl_context: ssl.SSLContext | None,
         refused: Callable[[ProtocolError], object],
+        metrics: Metrics,
     ) -> None:
         self.answers = answers
         self.limits = limits
@@ -225,16 +227,13 @@ class Connections:
         self.now = self.loop.time
         self.date = formatdate(usegmt=True)
         self.is_ending = False
-        self.refused = 0
-        """How many connections were closed since there were too many."""
         self.refused_requests = refused
         self._ssl_context = ssl_context
         self._buffer = memoryview(bytearray(_BUFFER))
         self._open: set[Connection] = set()
+        self._metrics = metrics
+        metrics.connections.set_function(lambda: len(self._open))
         self._sweep = self.loop.call_later(_SWEEP, self._look)
-
-    def __len__(self) -> int:
-        return len(self._open)
 
     def make(self) -> asyncio.BaseProtocol:
         """The protocol of a new connection."""
@@ -258,7 +257,7 @@ class Connections:
         """A connection is there; one too many is closed at once."""
         self._open.add(connection)
         if len(self._open) > self.limits.connections or self.is_ending:
-            self.refused += 1
+            self._metrics.connections_refused.inc()
             connection.abort()
 
     def closed(self, connection: Connection) -> None:

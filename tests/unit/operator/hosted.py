@@ -11,6 +11,7 @@ import aiohttp
 
 from elasticjob.operator.auth import Caller
 from elasticjob.operator.host import Host, HostLimits
+from elasticjob.operator.metrics import Metrics
 from elasticjob.operator.server import RendezvousHttpServer, ServerLimits
 from elasticjob.rendezvous.backend import RendezvousBackend, Token
 from elasticjob.rendezvous.errors import RendezvousConnectionError
@@ -130,6 +131,7 @@ class Setting:
     epoch: int = 3
     limits: HostLimits | None = None
     server_limits: ServerLimits | None = None
+    metrics: Metrics = field(default_factory=Metrics)
 
     def backend(self, run: RunOrders) -> RendezvousBackend:
         return self.cells.setdefault(run.run_id, Cell())
@@ -155,10 +157,13 @@ async def serving(setting: Setting | None = None, *first: RunOrders) -> AsyncIte
         on_lost=on_lost,
         sink=lambda **event: events.append(event),
         limits=made.limits,
+        metrics=made.metrics,
     )
     for run in first:
         host.apply(run)
-    server = RendezvousHttpServer(host, TokensAreUids(), port=0, address="127.0.0.1", limits=made.server_limits)
+    server = RendezvousHttpServer(
+        host, TokensAreUids(), port=0, address="127.0.0.1", limits=made.server_limits, metrics=made.metrics
+    )
     await host.start()
     await server.start()
     connector = aiohttp.TCPConnector(limit=0)

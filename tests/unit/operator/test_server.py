@@ -11,9 +11,11 @@ import pytest
 
 from elasticjob.operator.server import RendezvousHttpServer, ServerLimits
 from elasticjob.rendezvous.client import HostedRendezvousClient, NodeFencedError, RunClosedError
+from elasticjob.rendezvous.encoding import encode
 from elasticjob.rendezvous.endpoint import ServerEndpoint
 from elasticjob.rendezvous.orders import CloseReason, RunState
 from elasticjob.rendezvous.protocol import LeaveOutcome
+from elasticjob.rendezvous.state import State
 
 from .hosted import RUN, Hosted, Setting, TokensAreUids, join_body, node, orders, serving
 
@@ -204,6 +206,51 @@ async def test_connections_are_bounded() -> None:
         assert await asyncio.wait_for(_read_until_cut(reader), 5) == b""
         for _, each in [*kept, (reader, writer)]:
             each.close()
+
+
+async def test_what_happens_is_counted() -> None:
+    setting = Setting(server_limits=ServerLimits(connections=3))
+    async with serving(setting, orders(2)) as hosted:
+        await form(hosted, 2)
+        await hosted.call("POST", f"/v1/runs/{RUN}/dance")
+        held = asyncio.create_task(hosted.beat(1, wait=5))
+        await asyncio.sleep(0.05)
+        sample = setting.metrics.registry.get_sample_value
+        assert sample("elasticjob_rendezvous_calls_refused_total", {"code": "invalid"}) == 1
+        assert sample("elasticjob_rendezvous_state_writes_total") == 2
+        assert sample("elasticjob_rendezvous_rounds_total", {"cause": "first"}) == 1
+        assert sample("elasticjob_rendezvous_round_seconds_count") == 1
+        assert sample("elasticjob_rendezvous_connected_nodes") == 1
+        assert sample("elasticjob_rendezvous_connections") == 2
+        kept = [await asyncio.open_connection("127.0.0.1", hosted.server.port) for _ in range(2)]
+        assert await asyncio.wait_for(_read_until_cut(kept[1][0]), 5) == b""
+        assert sample("elasticjob_rendezvous_connections_refused_total") == 1
+        for _, each in kept:
+            each.close()
+        held.cancel()
+
+
+async def test_a_write_that_comes_too_late_is_counted() -> None:
+    setting = Setting()
+    async with serving(setting, orders(2)) as hosted:
+        await form(hosted, 2)
+        hosted.cells[RUN].overwrite(encode(State(round=1, epoch=9)))
+        hosted.host.apply(orders(2, close=CloseReason.SUSPENDED))
+        await asyncio.wait_for(hosted.has_lost.wait(), 5)
+        assert setting.metrics.registry.get_sample_value("elasticjob_rendezvous_stale_writes_refused_total") == 1
+
+
+async def test_a_request_may_wait_for_a_word_and_the_next_may_come_early() -> None:
+    async with serving(None, orders(1)) as hosted:
+        reader, writer = await asyncio.open_connection("127.0.0.1", hosted.server.port)
+        writer.write(b"POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+        assert await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"{}" + 2 * b"GET / HTTP/1.1\r\n\r\n")
+        for _ in range(3):
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+            assert head.startswith(b"HTTP/1.1 426 ")
+            await reader.readexactly(int(head.split(b"Content-Length: ")[1].split(b"\r\n")[0]))
+        writer.close()
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")

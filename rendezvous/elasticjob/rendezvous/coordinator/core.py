@@ -74,6 +74,12 @@ class Coordinator:
         """Number of the newest formed round, 0 before the first."""
         return self._rounds.newest
 
+    @property
+    def formed_by(self) -> tuple[str, float] | None:
+        """What made the newest round necessary, in one word, and how many seconds it took; None before the first."""
+        opening, seconds = self._rounds.opening, self._rounds.seconds
+        return None if opening is None or seconds is None else (opening.value, seconds)
+
     def view(self, now: float) -> RunView:
         """What the run looks like."""
         return view_of(self._members, store_error=self._store_error, now=now)

@@ -67,6 +67,7 @@ class Rounds:
         """Members of the run that have succeeded: pod UID by node index. They are not needed any more."""
         self.incident: Incident | None = None
         self.cause = "restored after a change of the operator" if state.complete else ""
+        self.opening: Opening | None = None
         self.seconds: float | None = None
         if not state.complete:
             self.incident = Incident(opening=Opening.FIRST, opened_at=now, cause="the run began")
@@ -163,6 +164,7 @@ class Rounds:
         self.formed = formed_of(self.state)
         if self.incident is not None:
             self.cause, self.seconds = self.incident.cause, now - self.incident.opened_at
+            self.opening = self.incident.opening
         self.incident = None
 
     @property
