@@ -100,6 +100,10 @@ annotations:
 - apiGroups: [""]
   resources: [services]
   verbs: [get, list, watch, create]
+# Keeps evictions from taking a job below its minimum.
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, update, delete]
 # The state of each rendezvous.
 - apiGroups: [""]
   resources: [configmaps]

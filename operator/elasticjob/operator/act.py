@@ -13,12 +13,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from elasticjob.operator.actions import Action, CreatePod, CreateService, DeleteJob, DeletePod
+from elasticjob.operator.actions import (
+    Action,
+    CreateDisruptionBudget,
+    CreatePod,
+    CreateService,
+    DeleteDisruptionBudget,
+    DeleteJob,
+    DeletePod,
+    UpdateDisruptionBudget,
+)
 from elasticjob.operator.cache import Cache, JobKey
 from elasticjob.operator.errors import AlreadyExists, ClusterError, Conflict, NotFound, NotLeader
 from elasticjob.operator.ports import Body, Clock, ClusterPort, Resource
 from elasticjob.operator.problems import Problems
-from elasticjob.operator.resources import JOBS, PODS, SERVICES
+from elasticjob.operator.resources import DISRUPTION_BUDGETS, JOBS, PODS, SERVICES
 
 
 @dataclass(kw_only=True)
@@ -99,6 +108,12 @@ class Actor:
                 await self._create(owner, SERVICES, dict(action.body))
             case DeletePod():
                 await self._delete_pod(owner, action)
+            case CreateDisruptionBudget():
+                await self._create(owner, DISRUPTION_BUDGETS, dict(action.body))
+            case UpdateDisruptionBudget():
+                await self._update_disruption_budget(owner, dict(action.body))
+            case DeleteDisruptionBudget():
+                await self._delete_disruption_budget(owner, action)
             case DeleteJob():
                 await _unless_gone(
                     self._cluster.delete(JOBS, namespace=owner.key.namespace, name=action.name, uid=action.uid)
@@ -140,6 +155,24 @@ class Actor:
         elif left is not None and left.get("kind") == "Pod":
             self._cache.see(PODS, left)
 
+    async def _update_disruption_budget(self, owner: Owner, body: Body) -> None:
+        """Its status changes with every pod, so a version that is not the newest is no news: plan from that one."""
+        try:
+            stored = await self._cluster.replace(DISRUPTION_BUDGETS, body)
+        except Conflict:
+            name = body["metadata"]["name"]
+            stored = await self._cluster.get(DISRUPTION_BUDGETS, namespace=owner.key.namespace, name=name)
+        self._cache.see(DISRUPTION_BUDGETS, stored)
+
+    async def _delete_disruption_budget(self, owner: Owner, action: DeleteDisruptionBudget) -> None:
+        namespace = owner.key.namespace
+        await _unless_gone(
+            self._cluster.delete(DISRUPTION_BUDGETS, namespace=namespace, name=action.name, uid=action.uid)
+        )
+        found = self._cache.children(DISRUPTION_BUDGETS, owner.uid).get(action.uid)
+        if found is not None:
+            self._cache.see(DISRUPTION_BUDGETS, found, deleted=True)
+
     def _is_wanted(self, owner: Owner) -> bool:
         job = self._cache.job(owner.key)
         return job is not None and job["metadata"]["uid"] == owner.uid and not job["metadata"].get("deletionTimestamp")
@@ -165,6 +198,9 @@ def target_of(action: Action) -> str:
         CreatePod: lambda a: f"Pod/{a.body['metadata']['name']}",
         CreateService: lambda a: f"Service/{a.body['metadata']['name']}",
         DeletePod: lambda a: f"Pod/{a.name}",
+        CreateDisruptionBudget: lambda a: f"PodDisruptionBudget/{a.body['metadata']['name']}",
+        UpdateDisruptionBudget: lambda a: f"PodDisruptionBudget/{a.body['metadata']['name']}",
+        DeleteDisruptionBudget: lambda a: f"PodDisruptionBudget/{a.name}",
         DeleteJob: lambda a: f"ElasticJob/{a.name}",
     }
     return named[type(action)](action)

@@ -34,6 +34,28 @@ class CreateService:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CreateDisruptionBudget:
+    """Create the PodDisruptionBudget of the job."""
+
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateDisruptionBudget:
+    """Replace the PodDisruptionBudget of the job, in exactly the version that was read."""
+
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteDisruptionBudget:
+    """Delete the PodDisruptionBudget of the job (precondition on the UID)."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeleteJob:
     """Delete the job object itself, since its time to live is over (precondition on the UID)."""
 
@@ -41,7 +63,15 @@ class DeleteJob:
     uid: str
 
 
-Action: TypeAlias = CreatePod | DeletePod | CreateService | DeleteJob
+Action: TypeAlias = (
+    CreatePod
+    | DeletePod
+    | CreateService
+    | CreateDisruptionBudget
+    | UpdateDisruptionBudget
+    | DeleteDisruptionBudget
+    | DeleteJob
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,6 +37,7 @@ class Observed:
         facts: What the operator knows of itself.
         pods: Every pod whose controller is this job (by UID), as the API returned it.
         service: Whether the job's Service exists (and is this job's).
+        disruption_budget: The job's PodDisruptionBudget (if it is this job's), as the API returned it.
         view: What the hosted rendezvous says; None while it does not know the run.
         node_events: The last RdzvEvent by pod name.
         problems: Refused calls.
@@ -51,6 +52,7 @@ class Observed:
     clock: float
     pods: tuple[Mapping[str, Any], ...] = ()
     service: bool = False
+    disruption_budget: Mapping[str, Any] | None = None
     view: RunView | None = None
     node_events: Mapping[str, NodeEvent] = field(default_factory=dict)
     problems: tuple[ApiProblem, ...] = ()

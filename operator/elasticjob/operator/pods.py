@@ -1,4 +1,4 @@
-"""Builds the objects of a job: worker pods, the headless Service, the metadata of the state ConfigMap. Pure.
+"""Builds the objects of a job: worker pods, the headless Service, the disruption budget, metadata of its state. Pure.
 
 The user's template arrives as it was written, fields unknown to us included. Added are an identity (labels, host name,
 token), the environment of the worker container, and an init container that brings the client library, last in line.
@@ -103,6 +103,25 @@ def build_service(job: ElasticJob) -> Mapping[str, Any]:
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
             "selector": {constants.LABEL_JOB_UID: job.uid},
+        },
+    }
+
+
+def build_disruption_budget(job: ElasticJob, least: int) -> Mapping[str, Any]:
+    """The PodDisruptionBudget that keeps so many nodes from being evicted. Pods that are not ready may always be."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {
+            "name": job.name,
+            "namespace": job.namespace,
+            "labels": _labels(job),
+            "ownerReferences": [_owner(job)],
+        },
+        "spec": {
+            "minAvailable": least,
+            "selector": {"matchLabels": {constants.LABEL_JOB_UID: job.uid}},
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
         },
     }
 

@@ -33,9 +33,10 @@ from elasticjob.operator.ports import (
     ObjectReference,
     Occurrence,
     RendezvousHost,
+    Resource,
 )
 from elasticjob.operator.problems import Problems
-from elasticjob.operator.resources import JOBS, PODS, SERVICES
+from elasticjob.operator.resources import DISRUPTION_BUDGETS, JOBS, PODS, SERVICES
 
 _log = logging.getLogger(__name__)
 
@@ -119,7 +120,7 @@ class Reconciler:
         self._written.clear()
 
     def _observe(self, key: JobKey, job: ElasticJob) -> Observed:
-        pods = tuple(pod for pod in self._cache.children(PODS, job.uid).values() if controller_uid(pod) == job.uid)
+        pods = self._own(PODS, job.uid)
         self._mirror.follow(_reference(key, job.uid), pods=[pod["metadata"]["name"] for pod in pods])
         return Observed(
             job=job,
@@ -127,13 +128,16 @@ class Reconciler:
             now=self._clock.wall(),
             clock=self._clock.now(),
             pods=pods,
-            service=any(
-                controller_uid(service) == job.uid for service in self._cache.children(SERVICES, job.uid).values()
-            ),
+            service=bool(self._own(SERVICES, job.uid)),
+            disruption_budget=next(iter(self._own(DISRUPTION_BUDGETS, job.uid)), None),
             view=self._host.view(job.uid),
             node_events=self._mirror.last_events(job.uid),
             problems=self._problems.of(key, now=self._clock.now()),
         )
+
+    def _own(self, resource: Resource, uid: str) -> tuple[Body, ...]:
+        """The objects of a kind that this very job controls."""
+        return tuple(one for one in self._cache.children(resource, uid).values() if controller_uid(one) == uid)
 
     async def _carry_out(self, key: JobKey, body: Body, plan: Plan) -> Result:
         uid = body["metadata"]["uid"]

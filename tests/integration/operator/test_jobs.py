@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from elasticjob.operator.ports import Resource
-from elasticjob.operator.resources import EVENTS, JOBS, PODS, SERVICES
+from elasticjob.operator.resources import DISRUPTION_BUDGETS, EVENTS, JOBS, PODS, SERVICES
 from tests.integration.operator.operators import Jobs, Operator, eventually
 
 pytestmark = pytest.mark.timeout(600, func_only=True)
@@ -99,6 +99,23 @@ async def test_a_pod_of_somebody_else_in_the_way_is_told_and_left(operator: Oper
     await eventually(lambda: says(jobs, "already exists and is not controlled by this job"), what="a condition")
     left = await jobs.port.get(PODS, namespace=jobs.namespace, name="digits-0-0")
     assert left["metadata"]["uid"] == theirs["metadata"]["uid"]
+
+
+async def test_a_disruption_budget_follows_the_minimum(operator: Operator, jobs: Jobs) -> None:
+    await jobs.create(replicas=3, minReplicas=1)
+    await eventually(lambda: protects(jobs, 1), what="a budget that keeps one node")
+    await change(jobs, minReplicas=2)
+    await eventually(lambda: protects(jobs, 2), what="a budget that keeps two nodes")
+    await change(jobs, minReplicas=3)
+    await eventually(lambda: protects(jobs), what="no budget")
+
+
+async def change(jobs: Jobs, **spec: int) -> None:
+    await jobs.port.patch(JOBS, {"spec": spec}, namespace=jobs.namespace, name="digits")
+
+
+async def protects(jobs: Jobs, *least: int) -> bool:
+    return [one["spec"]["minAvailable"] for one in await jobs.children(DISRUPTION_BUDGETS)] == [*least]
 
 
 async def test_a_job_deleted_during_its_creation_leaves_nothing(operator: Operator, jobs: Jobs) -> None:

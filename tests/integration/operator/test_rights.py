@@ -26,6 +26,11 @@ RULES: Sequence[Rule] = (
         "verbs": ["get", "list", "watch", "create", "delete", "patch"],
     },
     {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list", "watch", "create"]},
+    {
+        "apiGroups": ["policy"],
+        "resources": ["poddisruptionbudgets"],
+        "verbs": ["get", "list", "watch", "create", "update", "delete"],
+    },
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
     {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
 )

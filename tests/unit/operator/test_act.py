@@ -4,13 +4,21 @@ from typing import Any
 import pytest
 
 from elasticjob.operator.act import Actor, Owner
-from elasticjob.operator.actions import CreatePod, CreateService, DeleteJob, DeletePod
+from elasticjob.operator.actions import (
+    CreateDisruptionBudget,
+    CreatePod,
+    CreateService,
+    DeleteDisruptionBudget,
+    DeleteJob,
+    DeletePod,
+    UpdateDisruptionBudget,
+)
 from elasticjob.operator.cache import Cache, JobKey
 from elasticjob.operator.constants import LABEL_JOB_NAME, LABEL_JOB_UID
 from elasticjob.operator.errors import AlreadyExists, Conflict, Forbidden, NotFound, NotLeader
 from elasticjob.operator.ports import Body
 from elasticjob.operator.problems import Problems
-from elasticjob.operator.resources import JOBS, PODS, SERVICES
+from elasticjob.operator.resources import DISRUPTION_BUDGETS, JOBS, PODS, SERVICES
 from tests.unit.operator.fakes import Call, FakeClock, ScriptedCluster
 
 OWNER = Owner(key=JobKey("team", "digits"), uid="job-uid")
@@ -219,3 +227,41 @@ async def test_creations_run_side_by_side_within_the_limit(cache: Cache, problem
     await actor.act(OWNER, [create_pod(index) for index in range(20)])
     assert cluster.most == 4
     assert cache.count(PODS) == 20
+
+
+async def test_the_disruption_budget_is_created_changed_and_deleted(
+    actor: Actor, cluster: ScriptedCluster, cache: Cache
+) -> None:
+    def least() -> list[int]:
+        return [one["spec"]["minAvailable"] for one in cache.children(DISRUPTION_BUDGETS, "job-uid").values()]
+
+    def answer(call: Call) -> Body:
+        version = 50 + len(cluster.calls)
+        spec = dict((call.body or {}).get("spec") or {})
+        return {**child("digits", "budget-uid", version=version), "spec": spec}
+
+    cluster.answer = answer
+    body = {"metadata": {"name": "digits"}, "spec": {"minAvailable": 1}}
+    await actor.act(OWNER, [CreateDisruptionBudget(body=body)])
+    assert least() == [1]
+    await actor.act(OWNER, [UpdateDisruptionBudget(body={**body, "spec": {"minAvailable": 2}})])
+    assert least() == [2]
+    await actor.act(OWNER, [DeleteDisruptionBudget(name="digits", uid="budget-uid")])
+    assert least() == []
+    assert [call.verb for call in cluster.calls] == ["create", "replace", "delete"]
+
+
+async def test_a_disruption_budget_that_was_changed_meanwhile_is_read_again_and_not_overwritten(
+    actor: Actor, cluster: ScriptedCluster, cache: Cache
+) -> None:
+    def answer(call: Call) -> Body:
+        if call.verb == "replace":
+            raise Conflict("the object has been modified", status=409)
+        return child("digits", "budget-uid", version=77)
+
+    cluster.answer = answer
+    report = await actor.act(OWNER, [UpdateDisruptionBudget(body={"metadata": {"name": "digits"}})])
+    assert report.failures == []
+    assert report.news
+    found = cache.children(DISRUPTION_BUDGETS, "job-uid")["budget-uid"]
+    assert found["metadata"]["resourceVersion"] == "77"

@@ -15,8 +15,9 @@ def attributes(call: Call) -> dict[str, str]:
 async def test_every_kind_is_asked_for_in_every_namespace() -> None:
     cluster = ScriptedCluster(answer=lambda call: {"status": {"allowed": True}})
     await require_watch_rights(cluster, ("a", "b"))
+    kinds = ("elasticjobs", "pods", "services", "poddisruptionbudgets")
     asked = [(attributes(call)["namespace"], attributes(call)["resource"]) for call in cluster.calls]
-    assert asked == [(space, kind) for space in "ab" for kind in ("elasticjobs", "pods", "services")]
+    assert asked == [(space, kind) for space in "ab" for kind in kinds]
 
 
 async def test_what_is_missing_is_named() -> None:

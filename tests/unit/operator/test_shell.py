@@ -20,6 +20,7 @@ def test_kopf_watches_and_does_nothing_else() -> None:
         "see-elasticjobs",
         "see-pods",
         "see-services",
+        "see-poddisruptionbudgets",
     }
     for other in (registry._indexing, registry._spawning, registry._changing, registry._webhooks):
         assert list(other.get_all_handlers()) == []
@@ -27,7 +28,7 @@ def test_kopf_watches_and_does_nothing_else() -> None:
 
 def test_children_are_selected_by_the_server() -> None:
     selectors = kopf_settings(Settings()).watching.label_selectors
-    assert sorted(selectors.values()) == ["elasticjob.dev/job-uid", "elasticjob.dev/job-uid"]
+    assert sorted(selectors.values()) == ["elasticjob.dev/job-uid"] * 3
 
 
 def test_no_trace_of_the_framework_is_left_in_objects_or_events() -> None:

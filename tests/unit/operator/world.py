@@ -11,14 +11,17 @@ from typing import Any
 from elasticjob.operator.model import ElasticJob
 from elasticjob.operator.plan import (
     ApiProblem,
+    CreateDisruptionBudget,
     CreatePod,
     CreateService,
+    DeleteDisruptionBudget,
     DeleteJob,
     DeletePod,
     EventFact,
     NodeEvent,
     Observed,
     Plan,
+    UpdateDisruptionBudget,
     plan,
 )
 from elasticjob.operator.pods import OperatorFacts
@@ -63,6 +66,7 @@ class World:
         self.body = job_body(**spec)
         self.pods: dict[str, Body] = {}
         self.service = False
+        self.disruption_budget: Body | None = None
         self.view: RunView | None = RunView(run_id=UID, epoch=1, round=0, state=RunState.WAITING)
         self.node_events: dict[str, NodeEvent] = {}
         self.problems: tuple[ApiProblem, ...] = ()
@@ -90,6 +94,7 @@ class World:
             clock=self.clock,
             pods=tuple(self.pods.values()),
             service=self.service,
+            disruption_budget=self.disruption_budget,
             view=self.view,
             node_events=dict(self.node_events),
             problems=self.problems,
@@ -146,6 +151,13 @@ class World:
                 self._delete(name, uid)
             case CreateService():
                 self.service = True
+            case CreateDisruptionBudget(body=body):
+                self.disruption_budget = copy.deepcopy(dict(body))
+                self.disruption_budget["metadata"]["uid"] = "budget-1"
+            case UpdateDisruptionBudget(body=body):
+                self.disruption_budget = copy.deepcopy(dict(body))
+            case DeleteDisruptionBudget():
+                self.disruption_budget = None
             case DeleteJob():
                 self.deleted = True
 

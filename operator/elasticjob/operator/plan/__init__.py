@@ -8,12 +8,15 @@ budget, rendezvous, deadlines, template); choose the nodes; delete what is over;
 
 from elasticjob.operator.actions import (
     Action,
+    CreateDisruptionBudget,
     CreatePod,
     CreateService,
+    DeleteDisruptionBudget,
     DeleteJob,
     DeletePod,
     EventFact,
     Plan,
+    UpdateDisruptionBudget,
 )
 from elasticjob.operator.observed import NodeEvent, Observed
 from elasticjob.operator.plan.active import plan_active
@@ -27,14 +30,17 @@ from elasticjob.operator.policies.obstacles import ApiProblem
 __all__ = [
     "Action",
     "ApiProblem",
+    "CreateDisruptionBudget",
     "CreatePod",
     "CreateService",
+    "DeleteDisruptionBudget",
     "DeleteJob",
     "DeletePod",
     "EventFact",
     "NodeEvent",
     "Observed",
     "Plan",
+    "UpdateDisruptionBudget",
     "plan",
 ]
 

@@ -10,6 +10,8 @@ from elasticjob.operator.observed import Observed
 from elasticjob.operator.plan.drafting import deletions, draft
 from elasticjob.operator.plan.finished import wind_up
 from elasticjob.operator.plan.orders import run_orders
+from elasticjob.operator.plan.protection import protection
+from elasticjob.operator.plan.protection import target as protection_target
 from elasticjob.operator.pod_facts import PodFacts, read_pods
 from elasticjob.operator.pods import build_pod, build_service, node_name, pod_name
 from elasticjob.operator.policies.accounting import NodeEnd, account, current_pods, enter_round, write_off
@@ -156,6 +158,8 @@ def _keep_up(situation: Situation, deadlines: tuple[Deadline, Deadline]) -> Plan
         *_service(situation),
         *deletions(_past(situation.ledger, situation.pods), "Replaced"),
         *_created(situation, wanted),
+        # Last: a budget that is refused must keep no pod from being created.
+        *protection(situation),
     )
     delays = (wanted.seconds_left, _losses(situation).seconds_left, *(deadline.seconds_left for deadline in deadlines))
     return draft(situation, actions=actions, orders=run_orders(situation), delays=delays)
@@ -173,6 +177,7 @@ def _open_problems(situation: Situation) -> tuple[ApiProblem, ...]:
     missing = ledger.indexes - ledger.completed - situation.current.keys()
     targets = {f"Pod/{pod_name(job, index, ledger.ended.get(index, 0))}" for index in missing}
     targets.update(f"Pod/{pod.name}" for pod in situation.pods)
+    targets.add(protection_target(situation))
     if not situation.observed.service:
         targets.add(f"Service/{job}")
     return tuple(problem for problem in situation.observed.problems if problem.target in targets)

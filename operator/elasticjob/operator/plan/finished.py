@@ -8,6 +8,7 @@ from elasticjob.operator.model import ElasticJobSpec, ElasticJobStatus
 from elasticjob.operator.observed import Observed
 from elasticjob.operator.plan.drafting import deletions, draft
 from elasticjob.operator.plan.orders import run_orders
+from elasticjob.operator.plan.protection import protection
 from elasticjob.operator.pod_facts import read_pods
 from elasticjob.operator.policies.clean_up import clean_up
 from elasticjob.operator.policies.ttl import seconds_to_live
@@ -50,7 +51,7 @@ def wind_up(situation: Situation) -> Plan:
     clean = clean_up(spec.clean_pod_policy, situation.pods, completed=completed, close_timeout=close_timeout, now=now)
     stored = moment(situation.before.completion_time)
     life = seconds_to_live(spec.ttl_after_finished, completed=stored, now=now)
-    actions: tuple[Action, ...] = deletions(clean.pods, "JobFinished")
+    actions: tuple[Action, ...] = (*deletions(clean.pods, "JobFinished"), *protection(situation))
     if life is not None and life <= 0:
         actions, life = (DeleteJob(name=situation.job.name, uid=situation.job.uid),), None
     closing = (completed + timedelta(seconds=close_timeout) - now).total_seconds()

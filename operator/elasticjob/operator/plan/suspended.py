@@ -9,6 +9,7 @@ from elasticjob.operator.model import ElasticJobSpec
 from elasticjob.operator.observed import Observed
 from elasticjob.operator.plan.drafting import deletions, draft
 from elasticjob.operator.plan.orders import run_orders
+from elasticjob.operator.plan.protection import protection
 from elasticjob.operator.pod_facts import read_pods
 from elasticjob.operator.policies.accounting import suspend
 from elasticjob.operator.situation import Situation, Stage
@@ -22,4 +23,4 @@ def plan_suspended(observed: Observed, spec: ElasticJobSpec) -> Plan:
     ledger = suspend(observed.job.status.ledger, pods, formed)
     situation = Situation(observed=observed, spec=spec, stage=Stage.SUSPENDED, pods=pods, ledger=ledger)
     orders = run_orders(situation) if pods else None
-    return draft(situation, actions=deletions(pods, "Suspended"), orders=orders)
+    return draft(situation, actions=(*deletions(pods, "Suspended"), *protection(situation)), orders=orders)
