@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 RESULTS = Path("build/bench.json")
-BENCHMARKS = ("state_size", "events_null", "peer_join")
+BENCHMARKS = ("state_size", "events_null", "peer_join", "hosted_n64", "hosted_n1000", "hosted_detect")
 
 
 def main(chosen: list[str]) -> int:

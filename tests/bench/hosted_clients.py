@@ -12,7 +12,6 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from elasticjob.rendezvous.heartbeat import EARLIEST, INTERVAL_SECONDS, LEAST_PAUSE_SECONDS
 
@@ -71,7 +70,7 @@ class Node:
     run_id: str
     index: int
     token: str
-    told: Callable[["Node", float, dict[str, Any]], None] | None = None
+    told: Callable[["Node", float], None] | None = None
     joining: Connection = field(default_factory=Connection)
     beating: Connection = field(default_factory=Connection)
     released_at: float = 0.0
@@ -114,10 +113,13 @@ class Node:
         while True:
             started, pause = loop.time(), INTERVAL_SECONDS * random.uniform(EARLIEST, 1.0)
             body = {"incarnation": f"i-{self.index}", "round": self.round, "endpoint": None, "wait": round(pause, 3)}
-            answer = json.loads(await self.beating.call(self.request("POST", "heartbeat", body)))
+            raw = await self.beating.call(self.request("POST", "heartbeat", body))
+            if raw.startswith(b"HTTP/"):  # a refusal
+                return
+            answer = json.loads(raw)
             if answer["waiting"] or answer["evicted"] or answer["closed"]:
                 if self.told is not None:
-                    self.told(self, time.monotonic(), answer)
+                    self.told(self, time.monotonic())
                 return
             await asyncio.sleep(max(LEAST_PAUSE_SECONDS, started + pause - loop.time()))
 

@@ -26,6 +26,7 @@ from elasticjob.rendezvous.protocol import (
     LeaveRequest,
     ProtocolError,
 )
+from elasticjob.rendezvous.state import State
 
 from .hosted_store import Cell, FaultyBackend
 
@@ -143,6 +144,7 @@ class Leader:
             if isinstance(effect, Answer):
                 self._answer(effect.waiter, effect.result)
             elif isinstance(effect, Persist):
+                self.world.check_decided(effect.state, coordinator.orders)
                 self.world.after(self.world.delay(0.05), partial(self._save, effect.state))
             elif isinstance(effect, Verify):
                 self._verify()
@@ -449,6 +451,12 @@ class World:
             agent.is_dead = True
         self.reconcile()
 
+    def drain(self, uid: str) -> None:
+        """The pod is being deleted; its agent lives on for a while, and its index is wanted from another pod."""
+        self.pods[uid].phase = NodePhase.DRAINING
+        self.after(self.delay(10.0), lambda: self.delete(uid) if uid in self.pods else None)
+        self.reconcile()
+
     def fail_pod(self, uid: str) -> None:
         agent = self.agents.pop(uid, None)
         if agent is not None:
@@ -518,6 +526,16 @@ class World:
         self.reconcile()
 
     # -- what must hold
+
+    def check_decided(self, state: State, orders: RunOrders) -> None:
+        """A round is formed of pods that, as far as its leader knows, are alive and go on living."""
+        if state.complete and state.closed is None:
+            for uid in state.participants:
+                fact = orders.nodes.get(uid)
+                assert fact is not None, f"{uid} is gone and was let into round {state.round}"
+                assert fact.phase is NodePhase.ALIVE, (
+                    f"{uid} is {fact.phase.value} and was let into round {state.round}"
+                )
 
     def check_answer(self, result: WaitResult) -> None:
         if isinstance(result, JoinFormed):

@@ -19,7 +19,7 @@ FIRST = int(os.environ.get("ELASTICJOB_SIMULATION_FIRST", "0"))
 SEEDS = int(os.environ.get("ELASTICJOB_SIMULATION_SEEDS", "400"))
 CHUNKS = 8
 ACTIONS = (
-    *("delete", "fail", "crash", "restart agent", "pause agent", "worker fails", "resize", "burst"),
+    *("delete", "drain", "fail", "crash", "restart agent", "pause agent", "worker fails", "resize", "burst"),
     *("restart leader", "split leaders", "pause leader", "store fails", "store works"),
 )
 
@@ -51,6 +51,8 @@ def strike(world: World, plan: random.Random, action: str, uid: str) -> None:
     """One thing happens to one pod."""
     if action == "delete":
         world.delete(uid)
+    elif action == "drain":
+        world.drain(uid)
     elif action == "fail":
         world.fail_pod(uid)
     elif action == "crash":

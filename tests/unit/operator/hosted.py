@@ -12,7 +12,8 @@ import aiohttp
 from elasticjob.operator.auth import Caller
 from elasticjob.operator.host import Host, HostLimits
 from elasticjob.operator.metrics import Metrics
-from elasticjob.operator.server import RendezvousHttpServer, ServerLimits
+from elasticjob.operator.server import RendezvousHttpServer
+from elasticjob.operator.server_connections import ServerLimits
 from elasticjob.rendezvous.backend import RendezvousBackend, Token
 from elasticjob.rendezvous.errors import RendezvousConnectionError
 from elasticjob.rendezvous.orders import NodeFacts, NodePhase, RunOrders, RunView

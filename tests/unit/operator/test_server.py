@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from elasticjob.operator.server import RendezvousHttpServer, ServerLimits
+from elasticjob.operator.server import RendezvousHttpServer
+from elasticjob.operator.server_connections import ServerLimits
 from elasticjob.rendezvous.client import HostedRendezvousClient, NodeFencedError, RunClosedError
 from elasticjob.rendezvous.encoding import encode
 from elasticjob.rendezvous.endpoint import ServerEndpoint
