@@ -189,11 +189,22 @@ def test_optional_objects_appear_when_they_are_asked_for(render: Render) -> None
     assert set(kinds(asked)) - set(kinds(render())) == {"PodMonitor", "NetworkPolicy", "FlowSchema"}
 
 
+def test_the_dashboard_comes_as_a_config_map_that_grafana_finds(render: Render) -> None:
+    asked = only(render("metrics.dashboard.enabled=true"), "ConfigMap")
+
+    assert asked["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert json.loads(asked["data"]["elasticjob.json"]) == json.loads(
+        (Path(CHART) / "dashboards" / "elasticjob.json").read_text()
+    )
+    assert "ConfigMap" not in kinds(render())
+
+
 def test_own_labels_and_annotations_reach_every_object(render: Render) -> None:
     objects = render(
         "commonLabels.team=ml",
         "commonAnnotations.owner=me",
         "metrics.podMonitor.enabled=true",
+        "metrics.dashboard.enabled=true",
         "networkPolicy.enabled=true",
         "flowSchema.enabled=true",
     )
