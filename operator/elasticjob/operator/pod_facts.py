@@ -24,6 +24,7 @@ class PodFacts:
         target_reason: Why, in the API's own word.
         leaves_first: Whether the user wants it to leave first when the job shrinks.
         unreachable_since: Since when its machine does not report, or None while it does.
+        created: When it was made, or None if that is not known.
         conditions: Type and status of its conditions.
         stopped: Whether all its containers have ended. The phase follows a moment later.
         container_restarts: How often the kubelet restarted the worker container.
@@ -44,6 +45,7 @@ class PodFacts:
     end: PodEnd | None
     obstacle: Obstacle | None
     stopped: bool = False
+    created: datetime | None = None
     conditions: frozenset[tuple[str, str]] = frozenset()
     target_reason: str = ""
     leaves_first: bool = False
@@ -83,6 +85,7 @@ def read_pod(pod: Mapping[str, Any], worker: str) -> PodFacts | None:
         leaves_first=(metadata.get("annotations") or {}).get(constants.ANNOTATION_LEAVE_FIRST) == "true",
         unreachable_since=unreachable_since(status),
         stopped=_has_stopped(pod.get("spec") or {}, status),
+        created=_moment(metadata.get("creationTimestamp")),
         conditions=_conditions(status),
         container_restarts=_container_restarts(status, worker),
         end=pod_end(pod, worker),
@@ -102,8 +105,12 @@ def unreachable_since(status: Mapping[str, Any]) -> datetime | None:
     ready = _condition(status, "Ready")
     if ready.get("status") != "False" or ready.get("reason") or not _is_true(status, "ContainersReady"):
         return None
+    return _moment(ready.get("lastTransitionTime"))
+
+
+def _moment(stamp: object) -> datetime | None:
     try:
-        return parse_time(str(ready.get("lastTransitionTime")))
+        return parse_time(str(stamp))
     except ValueError:
         return None
 

@@ -13,6 +13,7 @@ from typing import Any
 from elasticjob.operator import constants
 from elasticjob.operator.model import ElasticJob, ElasticJobSpec
 from elasticjob.operator.pod_environment import merged, worker_environment
+from elasticjob.operator.policies.suspects import averse
 from elasticjob.rendezvous.endpoint import ServerEndpoint
 
 Body = dict[str, Any]
@@ -56,7 +57,7 @@ def selector(job_uid: str) -> str:
 
 
 def build_pod(
-    job: ElasticJob, spec: ElasticJobSpec, facts: OperatorFacts, *, index: int, attempt: int
+    job: ElasticJob, spec: ElasticJobSpec, facts: OperatorFacts, *, index: int, attempt: int, avoid: Sequence[str] = ()
 ) -> Mapping[str, Any]:
     """The worker pod of one node.
 
@@ -66,12 +67,14 @@ def build_pod(
         facts: What the pod must know of the operator.
         index: Stable index of the node.
         attempt: Number of pods that the node had before.
+        avoid: Names of the machines that it should rather not run on.
     """
     template = spec.template
     metadata = template.get("metadata") or {}
     annotations = dict(metadata.get("annotations") or {})
     if facts.ca_bundle is not None:
         annotations[constants.ANNOTATION_CA_BUNDLE] = facts.ca_bundle
+    pod_spec = _pod_spec(job, spec, facts, index)
     own = {constants.LABEL_NODE_INDEX: str(index), constants.LABEL_ATTEMPT: str(attempt)}
     return {
         "apiVersion": "v1",
@@ -84,7 +87,7 @@ def build_pod(
             "annotations": annotations,
             "ownerReferences": [_owner(job)],
         },
-        "spec": _pod_spec(job, spec, facts, index),
+        "spec": {**pod_spec, "affinity": averse(pod_spec.get("affinity"), avoid)} if avoid else pod_spec,
     }
 
 

@@ -12,6 +12,7 @@ from elasticjob.operator.observed import Observed
 from elasticjob.operator.pod_facts import PodFacts
 from elasticjob.operator.policies.accounting import NodeEnd, current_pods
 from elasticjob.operator.policies.obstacles import ApiProblem
+from elasticjob.operator.policies.replacement import ends_in_a_row, resting_until
 from elasticjob.operator.policies.verdict import Verdict
 from elasticjob.rendezvous.orders import NodeView, RunState, RunView
 
@@ -87,6 +88,16 @@ class Situation:
     def current(self) -> Mapping[int, PodFacts]:
         """The pod of each node that counts."""
         return current_pods(self.ledger, self.pods)
+
+    def rest(self, index: int) -> str:
+        """Why a node that ended again and again has no pod yet, for people; empty if it does not rest."""
+        if self.stage is not Stage.ACTIVE or index in self.current or index in self.ledger.completed:
+            return ""
+        until = resting_until(self.ledger, index, moment(self.ledger.charged_at))
+        if until is None or until <= self.observed.now:
+            return ""
+        times = ends_in_a_row(self.ledger, index)
+        return f"rests until {format_time(until)}, since it ended {times} times in a row"
 
     @cached_property
     def joined(self) -> Mapping[str, NodeView]:

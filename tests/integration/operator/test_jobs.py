@@ -110,6 +110,23 @@ async def test_a_disruption_budget_follows_the_minimum(operator: Operator, jobs:
     await eventually(lambda: protects(jobs), what="no budget")
 
 
+async def test_the_replacement_of_a_failed_pod_prefers_other_machines(operator: Operator, jobs: Jobs) -> None:
+    container = {"name": "worker", "image": "i"}
+    await jobs.create(replicas=1, template={"spec": {"nodeName": "machine-7", "containers": [container]}})
+    await eventually(lambda: is_counted(jobs, 1), what="a status")
+    status = {"phase": "Failed", "reason": "Evicted"}
+    await jobs.port.patch(PODS, {"status": status}, namespace=jobs.namespace, name="digits-0-0", subresource="status")
+    await eventually(lambda: prefers_another(jobs, "digits-0-1", "machine-7"), what="a pod that avoids the machine")
+
+
+async def prefers_another(jobs: Jobs, name: str, machine: str) -> bool:
+    pod = next((one for one in await jobs.children() if one["metadata"]["name"] == name), None)
+    if pod is None:
+        return False
+    (term,) = pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    return bool(term["preference"]["matchFields"][0]["values"] == [machine])
+
+
 async def change(jobs: Jobs, **spec: int) -> None:
     await jobs.port.patch(JOBS, {"spec": spec}, namespace=jobs.namespace, name="digits")
 

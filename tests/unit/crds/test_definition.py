@@ -144,7 +144,21 @@ def suspended_world() -> World:
     return world
 
 
-@pytest.mark.parametrize("make", [lambda: running(3), failed_world, suspended_world])
+def crash_looping_world() -> World:
+    world = running(3, minReplicas=1, restartPolicy={"maxRestarts": 9})
+    world.mark_deleted(2)
+    for _ in range(3):
+        world.pod(1)["metadata"]["creationTimestamp"] = "2030-01-01T12:00:00Z"
+        world.pod(1)["spec"]["nodeName"] = "machine-7"
+        world.exit(1, 1)
+        world.settle()
+        world.later(10)
+        world.settle()
+    assert {"quickEnds", "suspects", "roundDrained"} <= world.status["ledger"].keys()
+    return world
+
+
+@pytest.mark.parametrize("make", [lambda: running(3), failed_world, suspended_world, crash_looping_world])
 def test_the_schema_knows_every_field_of_the_status(make: type[World]) -> None:
     status = make().status
     assert list(schema.unknown_fields(schema.at("status"), status)) == []

@@ -35,6 +35,12 @@ def mappings(data: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list | tuple) else []
 
 
+def texts(data: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """The strings in a list, empty if absent or something else."""
+    value = data.get(name)
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list | tuple) else ()
+
+
 def without_empty(data: Mapping[str, Any], *, keep: tuple[str, ...] = ()) -> dict[str, Any]:
     """Leave out what is None, and what is empty or 0 unless it is to be kept."""
     return {name: value for name, value in data.items() if value or (name in keep and value is not None)}

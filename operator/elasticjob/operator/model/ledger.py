@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from elasticjob.operator.model.fields import number, parsed, text, without_empty
+from elasticjob.operator.model.fields import number, parsed, text, texts, without_empty
 from elasticjob.operator.model.indexes import format_indexes, format_numbers, parse_indexes, parse_numbers
 
 
@@ -26,6 +26,8 @@ class Ledger:
         failures, disruptions: Incidents so far. Pods that fail in the same round are one incident.
         round_failures, round_disruptions: The same by index since the newest round formed.
         round_drained: Those of the disrupted nodes whose disruption was announced in time.
+        quick_ends: How often in a row a node ended soon after its pod was made, by index.
+        suspects: The machines that replacements should avoid, the newest first.
         container_restarts: Restarts of the worker container by the kubelet that are counted, by index.
         round: The newest formed round that was taken note of.
         base_round: Rounds up to this one belong to the time before the last suspension.
@@ -42,6 +44,8 @@ class Ledger:
     round_failures: Mapping[int, int] = field(default_factory=dict)
     round_disruptions: Mapping[int, int] = field(default_factory=dict)
     round_drained: frozenset[int] = frozenset()
+    quick_ends: Mapping[int, int] = field(default_factory=dict)
+    suspects: tuple[str, ...] = ()
     container_restarts: Mapping[int, int] = field(default_factory=dict)
     round: int = 0
     base_round: int = 0
@@ -71,6 +75,8 @@ class Ledger:
             round_failures=parsed(data, "roundFailures", parse_numbers, {}),
             round_disruptions=parsed(data, "roundDisruptions", parse_numbers, {}),
             round_drained=parsed(data, "roundDrained", parse_indexes, frozenset()),
+            quick_ends=parsed(data, "quickEnds", parse_numbers, {}),
+            suspects=texts(data, "suspects"),
             container_restarts=parsed(data, "containerRestarts", parse_numbers, {}),
             round=number(data, "round"),
             base_round=number(data, "baseRound"),
@@ -91,6 +97,8 @@ class Ledger:
                 "roundFailures": format_numbers(self.round_failures),
                 "roundDisruptions": format_numbers(self.round_disruptions),
                 "roundDrained": format_indexes(self.round_drained),
+                "quickEnds": format_numbers(self.quick_ends),
+                "suspects": list(self.suspects),
                 "containerRestarts": format_numbers(self.container_restarts),
                 "round": self.round,
                 "baseRound": self.base_round,

@@ -205,5 +205,12 @@ def _service(situation: Situation) -> Iterable[Action]:
 def _created(situation: Situation, wanted: Creations) -> Iterable[Action]:
     for index in wanted.indexes:
         attempt = situation.ledger.ended.get(index, 0)
-        body = build_pod(situation.job, situation.spec, situation.observed.facts, index=index, attempt=attempt)
+        body = build_pod(
+            situation.job,
+            situation.spec,
+            situation.observed.facts,
+            index=index,
+            attempt=attempt,
+            avoid=situation.ledger.suspects if attempt else (),
+        )
         yield CreatePod(index=index, attempt=attempt, body=body)

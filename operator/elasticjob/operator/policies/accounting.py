@@ -10,11 +10,17 @@ between finds either neither or both.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from elasticjob.operator import constants
 from elasticjob.operator.model import Ledger
+from elasticjob.operator.model.stamps import parse_time
 from elasticjob.operator.pod_facts import PodFacts
 from elasticjob.operator.policies.pod_end import EndKind, PodEnd
+from elasticjob.operator.policies.suspects import suspect
+
+QUICK_END = timedelta(seconds=120)
+"""A pod that ends sooner after it was made is a sign of a crash loop."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +74,7 @@ def account(ledger: Ledger, pods: Iterable[PodFacts], stamp: str) -> tuple[Ledge
     completed = ledger.completed.union(one.index for one in charged if one.end.kind is EndKind.SUCCEEDED)
     over = {one.index: one.attempt + 1 for one in ends if one.index not in completed}
     ledger = replace(ledger, ended={**ledger.ended, **over}, completed=completed)
-    return _charge(ledger, charged, restarts, stamp), charged
+    return _blame(_charge(ledger, charged, restarts, stamp), charged, parse_time(stamp)), charged
 
 
 def suspend(ledger: Ledger, pods: Iterable[PodFacts], formed: int) -> Ledger:
@@ -81,6 +87,7 @@ def suspend(ledger: Ledger, pods: Iterable[PodFacts], formed: int) -> Ledger:
         round_failures={},
         round_disruptions={},
         round_drained=frozenset(),
+        quick_ends={},
         container_restarts={},
         round=max(ledger.round, formed),
         base_round=max(ledger.round, formed),
@@ -147,6 +154,23 @@ def _charge(ledger: Ledger, ends: Sequence[NodeEnd], restarts: Mapping[int, int]
         round_drained=drained,
         container_restarts=counted,
         charged_at=stamp if charged else ledger.charged_at,
+    )
+
+
+def _blame(ledger: Ledger, ends: Iterable[NodeEnd], now: datetime) -> Ledger:
+    """Note which nodes end soon again and again, and the machines that this happens on."""
+    bad = [one for one in ends if one.end.kind is not EndKind.SUCCEEDED and one.pod is not None]
+    quick = dict(ledger.quick_ends)
+    for one in bad:
+        created = one.pod.created if one.pod else None
+        if created is not None:
+            is_quick = now - created < QUICK_END
+            quick[one.index] = quick.get(one.index, 0) + 1 if is_quick else 0
+    machines = (one.pod.node for one in bad if one.pod and one.end.reason != constants.POD_DELETED)
+    return replace(
+        ledger,
+        quick_ends={index: times for index, times in quick.items() if times},
+        suspects=suspect(ledger.suspects, machines),
     )
 
 

@@ -1,8 +1,9 @@
 """Which pods are to be created, and when.
 
-A node without a pod gets one at once; after a second end in a row before a round has formed, pauses grow so that a
-crash loop does not become a load. What the API server refused is tried again after its own growing pause: then all
-missing pods at once, since one lifted obstacle (a quota, a webhook) usually clears the way for all.
+A node without a pod gets one at once; after a second end in a row, before a round has formed or soon after each pod was
+made, pauses grow so that a crash loop does not become a load. What the API server refused is tried again after its own
+growing pause: then all missing pods at once, since one lifted obstacle (a quota, a webhook) usually clears the way for
+all.
 """
 
 from collections.abc import Iterable, Set
@@ -56,10 +57,27 @@ def creations(
     return Creations(indexes=due, seconds_left=min(later, default=None))
 
 
-def _pause_left(ledger: Ledger, index: int, charged_at: datetime | None, now: datetime) -> float:
-    ends = ledger.round_failures.get(index, 0) + ledger.round_disruptions.get(index, 0)
+def ends_in_a_row(ledger: Ledger, index: int) -> int:
+    """How often a node ended since a round formed, or soon after its pod was made, whichever is more."""
+    in_round = ledger.round_failures.get(index, 0) + ledger.round_disruptions.get(index, 0)
+    return max(in_round, ledger.quick_ends.get(index, 0))
+
+
+def resting_until(ledger: Ledger, index: int, charged_at: datetime | None) -> datetime | None:
+    """When the pause of a node that ended again and again is over, None if it has none."""
+    ends = ends_in_a_row(ledger, index)
     if ends < 2 or charged_at is None:
+        return None
+    return charged_at + timedelta(seconds=_pause(ends))
+
+
+def _pause(ends: int) -> float:
+    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(ends - 2, 10))
+
+
+def _pause_left(ledger: Ledger, index: int, charged_at: datetime | None, now: datetime) -> float:
+    until = resting_until(ledger, index, charged_at)
+    if until is None:
         return 0.0
-    pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(ends - 2, 10))
     # A stamp in the future (a clock that was set back) must not hold a node for longer than its pause.
-    return min(pause, (charged_at + timedelta(seconds=pause) - now).total_seconds())
+    return min(_pause(ends_in_a_row(ledger, index)), (until - now).total_seconds())

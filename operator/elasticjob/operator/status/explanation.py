@@ -61,8 +61,8 @@ def _dead_end(situation: Situation) -> str:
     able = len(wanted) - len(blocked)
     if situation.formed or not blocked or able >= needed:
         return ""
-    nodes = "1 node" if able == 1 else f"{able} nodes"
-    return f"No round can form as things are: {needed} needed, and only {nodes} can come."
+    nodes = {0: "none", 1: "only 1 node"}.get(able, f"only {able} nodes")
+    return f"No round can form as things are: {needed} needed, and {nodes} can come."
 
 
 def _missing(situation: Situation) -> tuple[Obstacle, ...]:
@@ -76,7 +76,7 @@ def _missing(situation: Situation) -> tuple[Obstacle, ...]:
             pod is not None and (pod.obstacle or pod.uid in situation.joined)
         ):
             continue
-        told = _doing(situation, pod, since)
+        told = situation.rest(index) or _doing(situation, pod, since)
         name = node_name(situation.job.name, index)
         result.append(Obstacle(reason=constants.REASON_STARTING, message=f"{name} {told}"))
     return tuple(result)

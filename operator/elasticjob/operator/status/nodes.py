@@ -113,7 +113,7 @@ def _node(
         rank=rank,
         round=round_,
         reason=details.reason,
-        message=details.message,
+        message="; ".join(filter(None, (situation.rest(index), details.message))),
         exit_code=details.exit_code,
         last_failure=_last_failure(pod, before, end),
         last_transition_time=before.last_transition_time if before and unchanged else situation.stamp,
@@ -145,6 +145,8 @@ def _details(
         return _Details(ended.reason, ended.message, ended.exit_code)
     if pod is None:
         kept = before is not None and before.state == state
+        if before and kept and state == constants.NODE_FAILED and before.last_failure:
+            return _Details(before.last_failure.reason, before.last_failure.message, before.last_failure.exit_code)
         return _Details(before.reason, before.message, before.exit_code) if before and kept else _Details()
     event = _failed_alive(situation, pod)
     if state == constants.NODE_FAILED and event is not None:
