@@ -3,7 +3,8 @@
 `emit` puts an occurrence into a bounded queue and returns at once, on whatever thread; one task writes. Warnings are
 written first. When the queue is full, the oldest Normal one is dropped, then the oldest Warning; each drop is counted.
 A server that asks to slow down is obeyed, one that does not answer is tried a few times, any other refusal drops the
-one Event. Only the leader writes.
+one Event. Only the leader writes. What people are told as Events is in the log too, since the cluster keeps Events for
+an hour.
 """
 
 import asyncio
@@ -92,6 +93,8 @@ class EventsPoster:
         if write is False:
             self._drop(occurrence, "rate")
         elif isinstance(write, EventWrite):
+            if write.create:
+                _log.info("%s", occurrence.note, extra=_log_fields(occurrence))
             await self._write(write)
             await asyncio.sleep(WRITE_PAUSE)
 
@@ -128,10 +131,16 @@ class EventsPoster:
         now = self._clock.now()
         if now - self._logged_at >= _LOG_INTERVAL:
             self._logged_at = now
-            _log.warning("an Event was not written: %s", error, extra={"reason": write.occurrence.reason})
+            _log.warning("an Event was not written: %s", error, extra=_log_fields(write.occurrence))
 
     def _drop(self, occurrence: Occurrence, cause: str) -> None:
         self._metrics.events_dropped.labels(_type(occurrence), cause).inc()
+
+
+def _log_fields(occurrence: Occurrence) -> dict[str, object]:
+    job = f"{occurrence.regarding.namespace}/{occurrence.regarding.name}"
+    fields: dict[str, object] = {"job": job, "reason": occurrence.reason, "type": _type(occurrence)}
+    return {**fields, "pod": occurrence.related.name} if occurrence.related else fields
 
 
 def _type(occurrence: Occurrence) -> str:

@@ -344,7 +344,7 @@ class Host:
         try:
             yield
         except Exception:
-            log.exception("Run %s of job %s/%s failed", run.orders.run_id, run.orders.namespace, run.orders.job)
+            log.exception("serving a run failed", extra=run.log_fields)
             self._timers.set(run.orders.run_id, self._clock() + AFTER_FAULT)
 
     def _begin(self, orders: RunOrders) -> None:
@@ -425,7 +425,7 @@ class Host:
             try:
                 self._on_change(run.orders.namespace, run.orders.job)
             except Exception:
-                log.exception("The change of run %s could not be told", run_id)
+                log.exception("a change could not be told", extra=run.log_fields)
 
     def _pending_view(self, run: Run) -> RunView:
         return RunView(
@@ -465,7 +465,7 @@ class Host:
             self._metrics.round_seconds.observe(formed_by[1])
 
     def _in_trouble(self, run: Run, message: str) -> None:
-        log.warning("State of job %s/%s: %s", run.orders.namespace, run.orders.job, message)
+        log.warning("state of a run: %s", message, extra=run.log_fields)
         if run.coordinator is not None:
             run.coordinator.persist_failed(message)
             self._carry_out(run)
@@ -476,7 +476,7 @@ class Host:
     def _corrupt(self, run: Run, message: str) -> None:
         if run.error != message:
             run.error = shorten(message)
-            log.error("State of job %s/%s: %s", run.orders.namespace, run.orders.job, message)
+            log.error("state of a run: %s", message, extra=run.log_fields)
             self._show_soon(run)
 
     def _lose(self, run: Run, message: str) -> None:
@@ -486,5 +486,5 @@ class Host:
         run.is_lost = True
         self._views.pop(run.orders.run_id, None)
         self._release_all(run, ProtocolError(ErrorCode.NOT_READY, "another operator leads"))
-        log.warning("Lost run %s of job %s/%s: %s", run.orders.run_id, run.orders.namespace, run.orders.job, message)
+        log.warning("a run is lost: %s", message, extra=run.log_fields)
         self._on_lost(message)

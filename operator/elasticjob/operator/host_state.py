@@ -52,6 +52,12 @@ class Run:
     will_be_shown: bool = False
     verified_at: float = float("-inf")
 
+    @property
+    def log_fields(self) -> dict[str, object]:
+        """What lines about this run carry in the log."""
+        fields: dict[str, object] = {"job": f"{self.orders.namespace}/{self.orders.job}", "run": self.orders.run_id}
+        return fields if self.coordinator is None else {**fields, "round": self.coordinator.round}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
@@ -139,7 +145,7 @@ class StateKeeper:
                     cause = _cause(error)
                 else:
                     return
-            log.warning("The state of job %s/%s stays behind: %s", run.orders.namespace, run.orders.job, cause)
+            log.warning("the state of a job that is gone stays behind: %s", cause, extra=run.log_fields)
 
         self._spawn(work(), f"erase {run.orders.run_id}")
 

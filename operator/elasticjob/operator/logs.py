@@ -26,10 +26,23 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
             "thread": record.threadName,
         }
-        entry |= {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
+        entry |= _extra(record)
         if record.exc_info:
             entry["error"] = self.formatException(record.exc_info)
         return json.dumps(entry, default=str)
+
+
+class TextFormatter(logging.Formatter):
+    """Writes the extra fields after the message."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
+        """The line without a trace."""
+        fields = "".join(f" {name}={value}" for name, value in _extra(record).items())
+        return super().formatMessage(record) + fields
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
 
 
 def configure(*, level: str, style: str) -> None:
@@ -40,7 +53,7 @@ def configure(*, level: str, style: str) -> None:
         style: `json` or `text`.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if style == "json" else logging.Formatter(_TEXT))
+    handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter(_TEXT))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

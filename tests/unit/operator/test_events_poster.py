@@ -1,13 +1,14 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
 from elasticjob.operator.errors import Forbidden, NotFound, TooManyRequests, Unavailable
 from elasticjob.operator.events_poster import QUEUE_LIMIT, EventsPoster
 from elasticjob.operator.metrics import Metrics
-from elasticjob.operator.ports import Body
+from elasticjob.operator.ports import Body, ObjectReference
 from elasticjob.operator.resources import EVENTS
 from tests.unit.operator.fakes import Call, FakeClock, ScriptedCluster, occurrence
 
@@ -163,3 +164,22 @@ async def test_nothing_that_was_queued_is_written_after_leadership_ended(
         pass
     assert cluster.calls == []
     assert dropped(metrics, "Normal", "not-leader") == 1
+
+
+async def test_what_is_told_as_an_event_is_in_the_log_with_its_job_and_pod(
+    poster: EventsPoster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "elasticjob")
+    pod = ObjectReference(api_version="v1", kind="Pod", namespace="train", name="digits-1-0", uid="")
+    async with running(poster):
+        poster.emit(replace(occurrence(reason="NodeLost", note="silent for 15 s", warning=True), related=pod))
+    (record,) = caplog.records
+    regarding = occurrence().regarding
+    assert record.getMessage() == "silent for 15 s"
+    fields = {name: record.__dict__[name] for name in ("job", "reason", "type", "pod")}
+    assert fields == {
+        "job": f"{regarding.namespace}/{regarding.name}",
+        "reason": "NodeLost",
+        "type": "Warning",
+        "pod": "digits-1-0",
+    }

@@ -2,7 +2,7 @@ import json
 import logging
 import sys
 
-from elasticjob.operator.logs import JsonFormatter
+from elasticjob.operator.logs import JsonFormatter, TextFormatter
 
 
 def formatted(**values: object) -> dict[str, object]:
@@ -36,3 +36,8 @@ def test_an_exception_is_kept_with_its_trace() -> None:
         entry = formatted(exc_info=sys.exc_info())
     assert "ValueError: invalid literal" in str(entry["error"])
     assert "\n" not in JsonFormatter().format(logging.makeLogRecord({"msg": "a\nb"}))
+
+
+def test_people_find_the_extra_fields_after_the_message() -> None:
+    record = logging.makeLogRecord({"msg": "state of a run", "job": "team/digits", "round": 3})
+    assert TextFormatter("%(message)s").format(record) == "state of a run job=team/digits round=3"
