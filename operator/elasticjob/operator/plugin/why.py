@@ -122,6 +122,6 @@ def _last_change(job: Job, now: datetime) -> str:
     at, cause = moment(str(entry.get("time"))), entry.get("cause")
     if at is None or not cause:
         return ""
-    restarts = mapping(job.raw_status, "restarts")
-    counted = f"; {number(restarts, 'failures')} failures are counted" if number(restarts, "failures") else ""
-    return f"Round {number(entry, 'round')} formed at {clock(at, now)} because: {cause}{counted}."
+    failures = number(mapping(job.raw_status, "restarts"), "failures")
+    counted = f" Failures counted so far: {failures}." if failures else ""
+    return f"Round {number(entry, 'round')} formed at {clock(at, now)} because: {cause}.{counted}"
