@@ -17,6 +17,7 @@ CONTROLLER: Final = f"{GROUP}/operator"
 MAX_NAME_LENGTH: Final = 48
 """Longest job name: `<job>-<index>-<attempt>` and `<job>-rendezvous` must fit 63 characters."""
 MAX_REPLICAS: Final = 10_000
+MAX_SPARES: Final = 1_000
 
 # Labels and annotations.
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
@@ -66,6 +67,9 @@ NODE_INIT: Final = "INIT"
 NODE_RUNNING: Final = "RUNNING"
 NODE_SUCCEEDED: Final = "SUCCEEDED"
 NODE_FAILED: Final = "FAILED"
+
+NODE_SPARE: Final = "Spare"
+"""Reason of a node that waits beyond the wanted size."""
 
 # Reasons of conditions. Those of a run.
 REASON_WAITING_FOR_NODES: Final = "WaitingForNodes"

@@ -108,6 +108,16 @@ class Situation:
         return {node.pod_uid: node for node in nodes}
 
     @cached_property
+    def wanted(self) -> int:
+        """How many nodes are to train: all that have not succeeded, but for the spares."""
+        return max(0, len(self.ledger.indexes - self.ledger.completed) - self.spec.spares)
+
+    @cached_property
+    def spares(self) -> frozenset[str]:
+        """UIDs of the pods that wait while a round trains without them."""
+        return frozenset(node.pod_uid for node in self.view.waiting) if self.view and self.formed else frozenset()
+
+    @cached_property
     def members(self) -> Mapping[str, NodeView]:
         """The members of the newest formed round, by pod UID."""
         return {node.pod_uid: node for node in self.view.participants} if self.view else {}

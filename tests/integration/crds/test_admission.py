@@ -82,6 +82,7 @@ def test_names_that_no_service_can_have_are_refused(refusal: Refusal, name: str)
             },
             "spec.restartPolicy.rules needs spec.template.spec.restartPolicy Never",
         ),
+        ({"spares": -1}, "spec.spares in body should be greater than or equal to 0"),
         ({"managedBy": "me"}, "spec.managedBy must be a path with a domain first, e.g. acme.io/controller"),
         ({"successPolicy": "Some"}, 'supported values: "All", "RankZero", "Any"'),
         ({"cleanPodPolicy": "Some"}, 'supported values: "Running", "All", "None"'),

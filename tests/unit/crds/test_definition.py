@@ -54,6 +54,10 @@ def test_the_largest_job_is_that_of_the_code(field: str) -> None:
     assert schema.at(f"spec.{field}")["minimum"] == 1
 
 
+def test_the_most_spares_are_those_of_the_code() -> None:
+    assert schema.at("spec.spares")["maximum"] == constants.MAX_SPARES
+
+
 def test_words_are_those_of_the_code() -> None:
     assert schema.at("spec.rendezvous.backend")["enum"] == list(BACKENDS)
     assert schema.at("spec.successPolicy")["enum"] == list(SUCCESS_POLICIES)
@@ -97,6 +101,7 @@ def test_defaults_are_those_of_the_code() -> None:
     default = {name: one["default"] for name, one in schema.at("spec")["properties"].items() if "default" in one}
     assert default == {
         "replicas": plain.replicas,
+        "spares": plain.spares,
         "nprocPerNode": int(plain.nproc_per_node),
         "rendezvous": {},
         "restartPolicy": {},

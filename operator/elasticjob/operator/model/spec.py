@@ -45,6 +45,7 @@ class ElasticJobSpec:
         replicas: Wanted number of nodes.
         min_replicas: Fewest nodes that train, as the user wrote it; see `min_nodes`.
         max_replicas: Most nodes that train, as the user wrote it; see `max_nodes`.
+        spares: Nodes beyond the wanted number, which wait until one is lost.
         nproc_per_node: Processes a node: a positive number as text, `auto`, `gpu` or `cpu`.
         max_restarts: How many failures are restarted; one more ends the job.
         failure_rules: What ends of pods lead to; the first rule that matches counts.
@@ -57,6 +58,7 @@ class ElasticJobSpec:
     replicas: int = 1
     min_replicas: int | None = None
     max_replicas: int | None = None
+    spares: int = 0
     nproc_per_node: str = "1"
     rendezvous: RendezvousSpec = RendezvousSpec()
     max_restarts: int = 3
@@ -94,6 +96,7 @@ class ElasticJobSpec:
             replicas=spec.integer("replicas", 1, least=1, most=constants.MAX_REPLICAS),
             min_replicas=spec.optional_integer("minReplicas", least=1, most=constants.MAX_REPLICAS),
             max_replicas=spec.optional_integer("maxReplicas", least=1, most=constants.MAX_REPLICAS),
+            spares=spec.integer("spares", 0, most=constants.MAX_SPARES),
             nproc_per_node=_nproc(spec),
             rendezvous=_rendezvous(spec.within("rendezvous")),
             max_restarts=spec.within("restartPolicy").integer("maxRestarts", 3),

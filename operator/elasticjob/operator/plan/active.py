@@ -23,6 +23,7 @@ from elasticjob.operator.policies.obstacles import ApiProblem
 from elasticjob.operator.policies.pod_end import EndKind
 from elasticjob.operator.policies.replacement import Creations, creations
 from elasticjob.operator.policies.sizing import choose_indexes
+from elasticjob.operator.policies.spare_nodes import pods_wanted
 from elasticjob.operator.policies.success import success
 from elasticjob.operator.policies.verdict import Verdict
 from elasticjob.operator.situation import Situation, Stage, moment
@@ -141,9 +142,8 @@ def _sized(situation: Situation) -> Situation:
     ledger = situation.ledger
     ready = {node.index for node in situation.joined.values()}
     marked = {index for index, pod in situation.current.items() if pod.leaves_first}
-    chosen = choose_indexes(
-        ledger.indexes, situation.spec.replicas, ready=ready, completed=ledger.completed, marked=marked
-    )
+    wanted = pods_wanted(size=situation.spec.replicas, spares=situation.spec.spares)
+    chosen = choose_indexes(ledger.indexes, wanted, ready=ready, completed=ledger.completed, marked=marked)
     if chosen == ledger.indexes:
         return situation
     resizes = ledger.resizes + (1 if ledger.indexes else 0)

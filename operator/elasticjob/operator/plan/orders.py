@@ -3,6 +3,7 @@
 from elasticjob.operator.pod_facts import PodFacts
 from elasticjob.operator.policies.budget import worker_failures_left
 from elasticjob.operator.policies.pod_end import EndKind
+from elasticjob.operator.policies.spare_nodes import places, surplus
 from elasticjob.operator.situation import Situation
 from elasticjob.rendezvous.orders import CloseReason, NodeFacts, NodePhase, RunOrders
 
@@ -18,7 +19,7 @@ def run_orders(situation: Situation, *, close: CloseReason | None = None, messag
         namespace=job.namespace,
         job=job.name,
         min_nodes=spec.min_nodes,
-        max_nodes=spec.max_nodes,
+        max_nodes=places(size=spec.replicas, spares=spec.spares, most=spec.max_nodes),
         expected=expected_nodes(situation),
         nodes={pod.uid: _node_facts(situation, pod) for pod in situation.pods},
         max_worker_failures=worker_failures_left(
@@ -37,9 +38,12 @@ def run_orders(situation: Situation, *, close: CloseReason | None = None, messag
 
 
 def expected_nodes(situation: Situation) -> frozenset[int]:
-    """Nodes of the job that have not succeeded and whose pod is not announced to be disrupted."""
+    """Nodes that have not succeeded, whose pod is not announced to be disrupted, and that have a place."""
+    spec, ledger = situation.spec, situation.ledger
     doomed = {index for index, pod in situation.current.items() if pod.target}
-    return situation.ledger.indexes - situation.ledger.completed - doomed
+    members = {node.index for node in situation.joined.values()} - ledger.completed if situation.formed else set()
+    beyond = surplus(members & ledger.indexes, size=spec.replicas - len(ledger.completed), spares=spec.spares)
+    return ledger.indexes - ledger.completed - doomed - beyond
 
 
 def _node_facts(situation: Situation, pod: PodFacts) -> NodeFacts:

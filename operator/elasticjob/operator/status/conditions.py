@@ -84,8 +84,7 @@ def _ready(situation: Situation) -> Words:
 
 
 def _trains(situation: Situation) -> str:
-    wanted = len(situation.ledger.indexes - situation.ledger.completed)
-    active = len(situation.joined)
+    wanted, active = situation.wanted, len(situation.joined)
     head = f"round {situation.view.round if situation.view else 0} trains on {active} of {wanted} nodes"
     return head if active >= wanted else f"{head}. {explain(situation)}"
 
@@ -98,7 +97,7 @@ def _reconciling(situation: Situation) -> Words:
             return FALSE, constants.REASON_SETTLED, ""
         return TRUE, reason, explain(situation)
     wanted = situation.ledger.indexes - situation.ledger.completed
-    if {node.index for node in situation.joined.values()} >= wanted:
+    if len(wanted.intersection(node.index for node in situation.joined.values())) >= situation.wanted:
         return FALSE, constants.REASON_SETTLED, ""
     return TRUE, constants.REASON_SCALING, explain(situation)
 

@@ -41,8 +41,7 @@ def unserved(situation: Situation) -> tuple[Obstacle, ...]:
 def explain(situation: Situation) -> str:
     """How many have joined, what the others are doing, and how long they may take."""
     spec = situation.spec
-    wanted = len(situation.ledger.indexes - situation.ledger.completed)
-    head = f"{len(situation.joined)} of {wanted} joined (min {spec.min_nodes})."
+    head = f"{len(situation.joined)} of {situation.wanted} joined (min {spec.min_nodes})."
     rest = joined_messages((*obstacles(situation), *_missing(situation)))
     return " ".join(part for part in (head, rest, _dead_end(situation), outlook(situation)) if part)
 

@@ -153,6 +153,8 @@ def _details(
         return _Details(event.reason, event.message)
     if state == constants.NODE_INIT and pod.obstacle is not None:
         return _Details(pod.obstacle.reason, pod.obstacle.message)
+    if state == constants.NODE_INIT and situation.spec.spares and pod.uid in situation.spares:
+        return _Details(constants.NODE_SPARE, "waits for a place")
     return _Details()
 
 
