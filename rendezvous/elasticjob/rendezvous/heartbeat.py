@@ -38,6 +38,8 @@ LEAST_PAUSE_SECONDS = 0.05
 """Shortest pause between two beats, whatever the server says and however fast it answers."""
 CALL_SECONDS = 5.0
 """What a call may take over and above the time that the operator may hold it."""
+FIRST_SECONDS = 0.5
+"""Longest time until the first beat in a round."""
 EARLIEST = 0.8
 """Beats come after 80 to 100 % of the interval."""
 
@@ -90,12 +92,15 @@ class Heartbeat:
                 self._thread.start()
 
     def resume(self, round_number: int) -> None:
-        """The node is in this round now. The first beat comes at once, and with it news since the round formed."""
+        """The node is in this round now. The first beat comes soon, and with it news since the round formed.
+
+        Not at once: all nodes are told of a round at the same moment, and each needs a connection for its beats.
+        """
         with self._changed:
             self._round = round_number
             self._nodes_waiting = 0
             self._beating = True
-            self._due = time.monotonic()
+            self._due = time.monotonic() + random.uniform(0.0, min(FIRST_SECONDS, self._interval))
             self._changed.notify_all()
 
     def announce(self, round_number: int, endpoint: Endpoint) -> None:
@@ -137,7 +142,8 @@ class Heartbeat:
     def _step(self) -> None:
         with self._changed:
             self._is_calling = False
-            self._changed.wait_for(self._has_work, self._until_due())
+            if not self._has_work():
+                self._changed.wait(self._until_due())
             farewell, is_due = self._farewell, self._beating and self._until_due() == 0.0
             request, pause = self._request(), self._interval * random.uniform(EARLIEST, 1.0)
             self._is_calling = farewell is None and is_due
