@@ -112,6 +112,14 @@ class Situation:
         """How many nodes are to train: all that have not succeeded, but for the spares."""
         return max(0, len(self.ledger.indexes - self.ledger.completed) - self.spec.spares)
 
+    @property
+    def rounding(self) -> str:
+        """Said when fewer nodes are wanted than the user asked for; else empty."""
+        spec = self.spec
+        if spec.size == spec.replicas:
+            return ""
+        return f"spec.replicas ({spec.replicas}) is rounded down to {spec.size} (stepSize {spec.step_size})"
+
     @cached_property
     def spares(self) -> frozenset[str]:
         """UIDs of the pods that wait while a round trains without them."""

@@ -82,6 +82,11 @@ def test_names_that_no_service_can_have_are_refused(refusal: Refusal, name: str)
             },
             "spec.restartPolicy.rules needs spec.template.spec.restartPolicy Never",
         ),
+        ({"replicas": 2, "stepSize": 4}, "spec.stepSize (4) must not exceed spec.replicas (2)"),
+        (
+            {"replicas": 8, "minReplicas": 3, "stepSize": 2},
+            "spec.minReplicas (3) must be a multiple of spec.stepSize (2)",
+        ),
         ({"spares": -1}, "spec.spares in body should be greater than or equal to 0"),
         ({"managedBy": "me"}, "spec.managedBy must be a path with a domain first, e.g. acme.io/controller"),
         ({"successPolicy": "Some"}, 'supported values: "All", "RankZero", "Any"'),

@@ -101,6 +101,7 @@ def test_defaults_are_those_of_the_code() -> None:
     default = {name: one["default"] for name, one in schema.at("spec")["properties"].items() if "default" in one}
     assert default == {
         "replicas": plain.replicas,
+        "stepSize": plain.step_size,
         "spares": plain.spares,
         "nprocPerNode": int(plain.nproc_per_node),
         "rendezvous": {},

@@ -45,6 +45,7 @@ class ElasticJobSpec:
         replicas: Wanted number of nodes.
         min_replicas: Fewest nodes that train, as the user wrote it; see `min_nodes`.
         max_replicas: Most nodes that train, as the user wrote it; see `max_nodes`.
+        step_size: Groups have a multiple of so many nodes.
         spares: Nodes beyond the wanted number, which wait until one is lost.
         nproc_per_node: Processes a node: a positive number as text, `auto`, `gpu` or `cpu`.
         max_restarts: How many failures are restarted; one more ends the job.
@@ -58,6 +59,7 @@ class ElasticJobSpec:
     replicas: int = 1
     min_replicas: int | None = None
     max_replicas: int | None = None
+    step_size: int = 1
     spares: int = 0
     nproc_per_node: str = "1"
     rendezvous: RendezvousSpec = RendezvousSpec()
@@ -72,14 +74,20 @@ class ElasticJobSpec:
     inject: bool = True
 
     @property
+    def size(self) -> int:
+        """Wanted number of nodes in whole steps."""
+        return whole_steps(self.replicas, self.step_size)
+
+    @property
     def min_nodes(self) -> int:
         """Fewest nodes that train: without `minReplicas` all wanted nodes are needed."""
-        return self.replicas if self.min_replicas is None else self.min_replicas
+        return self.size if self.min_replicas is None else self.min_replicas
 
     @property
     def max_nodes(self) -> int:
         """Most nodes that train: without `maxReplicas` it follows `replicas`, so that `kubectl scale` just works."""
-        return self.replicas if self.max_replicas is None else self.max_replicas
+        most = self.replicas if self.max_replicas is None else self.max_replicas
+        return whole_steps(most, self.step_size)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ElasticJobSpec":
@@ -96,6 +104,7 @@ class ElasticJobSpec:
             replicas=spec.integer("replicas", 1, least=1, most=constants.MAX_REPLICAS),
             min_replicas=spec.optional_integer("minReplicas", least=1, most=constants.MAX_REPLICAS),
             max_replicas=spec.optional_integer("maxReplicas", least=1, most=constants.MAX_REPLICAS),
+            step_size=spec.integer("stepSize", 1, least=1, most=constants.MAX_REPLICAS),
             spares=spec.integer("spares", 0, most=constants.MAX_SPARES),
             nproc_per_node=_nproc(spec),
             rendezvous=_rendezvous(spec.within("rendezvous")),
@@ -113,10 +122,19 @@ class ElasticJobSpec:
         return result
 
 
+def whole_steps(number: int, step: int) -> int:
+    """The largest multiple of the step that the number holds."""
+    return number - number % step
+
+
 def _check_sizes(reader: Reader, spec: ElasticJobSpec) -> None:
+    if spec.size == 0:
+        raise reader.error("stepSize", f"({spec.step_size}) must not exceed spec.replicas ({spec.replicas})")
+    if spec.min_nodes % spec.step_size:
+        raise reader.error("minReplicas", f"({spec.min_nodes}) must be a multiple of spec.stepSize ({spec.step_size})")
     if spec.min_nodes > spec.replicas:
         raise reader.error("minReplicas", f"({spec.min_nodes}) must not exceed spec.replicas ({spec.replicas})")
-    if spec.max_nodes < spec.replicas:
+    if spec.max_replicas is not None and spec.max_replicas < spec.replicas:
         raise reader.error("maxReplicas", f"({spec.max_nodes}) must not be less than spec.replicas ({spec.replicas})")
 
 

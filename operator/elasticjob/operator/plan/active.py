@@ -142,7 +142,7 @@ def _sized(situation: Situation) -> Situation:
     ledger = situation.ledger
     ready = {node.index for node in situation.joined.values()}
     marked = {index for index, pod in situation.current.items() if pod.leaves_first}
-    wanted = pods_wanted(size=situation.spec.replicas, spares=situation.spec.spares)
+    wanted = pods_wanted(size=situation.spec.size, spares=situation.spec.spares)
     chosen = choose_indexes(ledger.indexes, wanted, ready=ready, completed=ledger.completed, marked=marked)
     if chosen == ledger.indexes:
         return situation

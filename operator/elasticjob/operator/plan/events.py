@@ -47,7 +47,7 @@ def _life(situation: Situation) -> Iterable[EventFact]:
         yield _normal(constants.EVENT_SUSPENDED, "spec.suspend is set: all pods leave", "Suspend")
     if situation.stage is Stage.ACTIVE and not situation.before.start_time:
         spec = situation.spec
-        words = f"{spec.replicas} nodes (min {spec.min_nodes}, max {spec.max_nodes})"
+        words = f"{spec.size} nodes (min {spec.min_nodes}, max {spec.max_nodes})"
         reason = constants.EVENT_RESUMED if was_suspended else constants.EVENT_STARTED
         yield _normal(reason, f"starting {words}", "Resume" if was_suspended else "Start")
 

@@ -19,7 +19,8 @@ def run_orders(situation: Situation, *, close: CloseReason | None = None, messag
         namespace=job.namespace,
         job=job.name,
         min_nodes=spec.min_nodes,
-        max_nodes=places(size=spec.replicas, spares=spec.spares, most=spec.max_nodes),
+        step=spec.step_size,
+        max_nodes=places(size=spec.size, spares=spec.spares, most=spec.max_nodes),
         expected=expected_nodes(situation),
         nodes={pod.uid: _node_facts(situation, pod) for pod in situation.pods},
         max_worker_failures=worker_failures_left(
@@ -42,7 +43,7 @@ def expected_nodes(situation: Situation) -> frozenset[int]:
     spec, ledger = situation.spec, situation.ledger
     doomed = {index for index, pod in situation.current.items() if pod.target}
     members = {node.index for node in situation.joined.values()} - ledger.completed if situation.formed else set()
-    beyond = surplus(members & ledger.indexes, size=spec.replicas - len(ledger.completed), spares=spec.spares)
+    beyond = surplus(members & ledger.indexes, size=spec.size - len(ledger.completed), spares=spec.spares)
     return ledger.indexes - ledger.completed - doomed - beyond
 
 

@@ -32,7 +32,7 @@ def compose(situation: Situation) -> dict[str, Any]:
         {
             "observedGeneration": situation.job.generation,
             "phase": phase(situation),
-            "size": f"{_active(situation)}/{situation.spec.replicas}",
+            "size": f"{_active(situation)}/{situation.spec.size}",
             "replicas": len(living),
             "readyReplicas": sum(pod.ready for pod in living),
             "selector": selector(situation.job.uid),

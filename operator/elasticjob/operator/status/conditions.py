@@ -86,7 +86,9 @@ def _ready(situation: Situation) -> Words:
 def _trains(situation: Situation) -> str:
     wanted, active = situation.wanted, len(situation.joined)
     head = f"round {situation.view.round if situation.view else 0} trains on {active} of {wanted} nodes"
-    return head if active >= wanted else f"{head}. {explain(situation)}"
+    if active >= wanted:
+        return f"{head}; {situation.rounding}" if situation.rounding else head
+    return f"{head}. {explain(situation)}"
 
 
 def _reconciling(situation: Situation) -> Words:

@@ -43,7 +43,8 @@ def explain(situation: Situation) -> str:
     spec = situation.spec
     head = f"{len(situation.joined)} of {situation.wanted} joined (min {spec.min_nodes})."
     rest = joined_messages((*obstacles(situation), *_missing(situation)))
-    return " ".join(part for part in (head, rest, _dead_end(situation), outlook(situation)) if part)
+    rounding = f"{situation.rounding}." if situation.rounding else ""
+    return " ".join(part for part in (head, rest, _dead_end(situation), outlook(situation), rounding) if part)
 
 
 def _dead_end(situation: Situation) -> str:

@@ -76,9 +76,12 @@ class Rounds:
 
     @property
     def limits(self) -> Limits:
-        """How many nodes the open round needs and may have."""
+        """How many nodes the open round needs and may have. One that stands has places for whole steps only."""
         needed = max(1, self.orders.min_nodes - len(self.done))
-        return Limits(min_nodes=min(needed, self.orders.max_nodes), max_nodes=self.orders.max_nodes)
+        most, state, step = self.orders.max_nodes, self.state, self.orders.step
+        if step > 1 and state.complete:
+            most = min(most, len(state.participants) + len(state.spares) // step * step)
+        return Limits(min_nodes=min(needed, most), max_nodes=most)
 
     @property
     def wanted(self) -> AbstractSet[int]:
@@ -127,6 +130,8 @@ class Rounds:
         if anew and not stood:
             self.state = remove(self.state, {node.key}, self.limits)
         self.state = join(self.state, node, self.limits)
+        if self.state.complete and self.orders.step > 1:
+            self.state = resize(self.state, self.limits)  # it may have made the step whole
         return stood and not self.state.complete
 
     def lose(self, uids: Collection[str]) -> bool:
@@ -145,10 +150,24 @@ class Rounds:
         self._run_clocks(now)
         deadline = self.last_call_deadline
         over = deadline is not None and now >= deadline
-        settled = settle(self.state, self.limits, everyone_in=over or self._everyone_is_in())
+        settled = self._settled(everyone_in=over or self._everyone_is_in())
         if settled is self.state or not settled.complete:
             return None
         return replace(settled, failures=failures, epoch=epoch)
+
+    def _settled(self, *, everyone_in: bool) -> State:
+        """The open round, complete if it is due: in whole steps, unless members of it have succeeded already."""
+        limits, state, step = self.limits, self.state, self.orders.step
+        beyond = len(state.participants) % step
+        if not beyond or not everyone_in or self.done or state.complete:
+            return settle(state, limits, everyone_in=everyone_in)
+        size = len(state.participants) - beyond
+        if size < limits.min_nodes:
+            return state
+        # Members of the last round that are not back lose their places, as in every round that forms without them.
+        whole = replace(limits, max_nodes=size)
+        fitting = resize(remove(state, state.previous.keys(), limits), whole)
+        return settle(fitting, whole, everyone_in=True)
 
     def closing(self, reason: str, *, failures: int, epoch: int) -> State:
         """The state that is to be stored to close the run."""

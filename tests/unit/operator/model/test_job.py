@@ -34,6 +34,8 @@ def test_a_template_is_all_that_is_needed() -> None:
         ({"replicas": 4, "minReplicas": 2}, 2, 4),
         ({"replicas": 4, "maxReplicas": 8}, 4, 8),
         ({"replicas": 4, "minReplicas": 2, "maxReplicas": 8}, 2, 8),
+        ({"replicas": 7, "stepSize": 2}, 6, 6),
+        ({"replicas": 7, "minReplicas": 2, "maxReplicas": 9, "stepSize": 2}, 2, 8),
     ],
 )
 def test_limits_that_are_absent_follow_the_size(fields: dict[str, int], least: int, most: int) -> None:
@@ -50,6 +52,11 @@ def test_limits_that_are_absent_follow_the_size(fields: dict[str, int], least: i
         ({"replicas": 3, "maxReplicas": 2}, r"spec.maxReplicas \(2\) must not be less than spec.replicas \(3\)"),
         ({"nprocPerNode": "x"}, "spec.nprocPerNode must be a positive number, auto, gpu or cpu, not 'x'"),
         ({"nprocPerNode": 0}, "spec.nprocPerNode must be a positive number"),
+        ({"replicas": 2, "stepSize": 4}, r"spec.stepSize \(4\) must not exceed spec.replicas \(2\)"),
+        (
+            {"replicas": 8, "minReplicas": 3, "stepSize": 2},
+            r"spec.minReplicas \(3\) must be a multiple of spec.stepSize \(2\)",
+        ),
         ({"suspend": "yes"}, "spec.suspend must be true or false, not 'yes'"),
         ({"successPolicy": "Most"}, "spec.successPolicy must be one of All, RankZero, Any, not 'Most'"),
         ({"rendezvous": []}, r"spec.rendezvous must be an object, not \[\]"),
