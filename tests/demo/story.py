@@ -116,11 +116,12 @@ def show_outcome(target: Target, training: Training) -> None:
 
 def remove_job(target: Target) -> None:
     """Remove what an earlier demo left, so that this one starts from the beginning."""
-    if not target.kubectl.exists("namespace", NAMESPACE):
-        return
-    say("removing the job of an earlier demo")
-    target.kubectl("delete", "namespace", NAMESPACE, "--timeout=80s", timeout=_DELETE_SECONDS)
-    target.kubectl("delete", "pv", *machine_volume_names(NAMESPACE), "--ignore-not-found")
+    if target.kubectl.exists("namespace", NAMESPACE):
+        say("removing the job of an earlier demo")
+        target.kubectl("delete", "namespace", NAMESPACE, "--timeout=80s", timeout=_DELETE_SECONDS)
+    if target.variant.machine is not None:
+        # A volume whose claim is gone serves no other, whoever has deleted the namespace.
+        target.kubectl("delete", "pv", *machine_volume_names(NAMESPACE), "--ignore-not-found")
 
 
 def remove_all(target: Target) -> None:
