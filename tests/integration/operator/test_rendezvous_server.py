@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 from kubernetes.aio import config
 from kubernetes.aio.client.configuration import Configuration
 
-from elasticjob.operator.constants import TOKEN_AUDIENCE
+from elasticjob.operator.constants import API_VERSION, KIND, TOKEN_AUDIENCE
 from elasticjob.operator.elector import Leadership, Term
 from elasticjob.operator.errors import NotLeader
 from elasticjob.operator.hosting import HostContext
@@ -25,8 +26,6 @@ from elasticjob.rendezvous.endpoint import ServerEndpoint
 from elasticjob.rendezvous.orders import CloseReason, NodeFacts, NodePhase, RunOrders, RunState, RunView
 from elasticjob.rendezvous.protocol import LeaveOutcome
 from tests.cluster.cluster import Cluster
-
-RUN = "8f14e45f-0000-4000-8000-00000000000a"
 
 
 class MonotonicClock:
@@ -50,10 +49,14 @@ def pod(name: str) -> dict[str, Any]:
 
 @dataclass(kw_only=True)
 class Site:
-    """One namespace with worker pods, and operators that come and go."""
+    """One namespace with a job, its worker pods, and operators that come and go.
+
+    The job is there, since its state is collected as garbage when the owner is not.
+    """
 
     cluster: Cluster
     namespace: str
+    run: str
     changes: list[tuple[str, str]] = field(default_factory=list)
     uids: dict[int, str] = field(default_factory=dict)
     tokens: dict[int, str] = field(default_factory=dict)
@@ -75,7 +78,7 @@ class Site:
             uid: NodeFacts(pod_uid=uid, pod=f"digits-{index}-0", index=index, phase=NodePhase.ALIVE)
             for index, uid in self.uids.items()
         }
-        fields = {"run_id": RUN, "min_nodes": 1, "max_nodes": 8, "expected": frozenset(self.uids), "nodes": nodes}
+        fields = {"run_id": self.run, "min_nodes": 1, "max_nodes": 8, "expected": frozenset(self.uids), "nodes": nodes}
         return RunOrders(namespace=self.namespace, job="digits", **{**fields, **changes})
 
     def state(self) -> Any:
@@ -83,17 +86,32 @@ class Site:
         return self.cluster.kubectl.json("-n", self.namespace, "get", "configmap", "digits-rendezvous")
 
 
+@pytest.fixture
+def site(api: Cluster, namespace: str) -> Site:
+    template = {"spec": {"containers": pod("digits")["spec"]["containers"]}}
+    job = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": "digits"},
+        "spec": {"replicas": 1, "template": template},
+    }
+    api.kubectl("-n", namespace, "create", "-f", "-", input=json.dumps(job))
+    found = api.kubectl.json("-n", namespace, "get", "elasticjob", "digits")
+    return Site(cluster=api, namespace=namespace, run=found["metadata"]["uid"])
+
+
 @dataclass(kw_only=True)
 class Operator:
     """One operator process, as far as the rendezvous goes."""
 
+    run: str
     server: HostedRendezvous
     task: "asyncio.Task[None]"
     session: aiohttp.ClientSession
 
     async def call(self, path: str, body: object, *, token: str) -> tuple[int, dict[str, Any]]:
         headers = {"Authorization": f"Bearer {token}", "Elasticjob-Protocol": "1"}
-        url = f"http://127.0.0.1:{self.server.port}/v1/runs/{RUN}/{path}"
+        url = f"http://127.0.0.1:{self.server.port}/v1/runs/{self.run}/{path}"
         async with self.session.post(url, json=body, headers=headers) as answer:
             return answer.status, await answer.json()
 
@@ -108,7 +126,7 @@ class Operator:
         """Wait until the view is as told."""
         async with asyncio.timeout(20):
             while True:
-                view = self.server.view(RUN)
+                view = self.server.view(self.run)
                 if view is not None and is_so(view):
                     return view
                 await asyncio.sleep(0.02)
@@ -142,16 +160,13 @@ async def operator(
     await asyncio.wait_for(started.wait(), 20)
     async with aiohttp.ClientSession() as session:
         try:
-            yield Operator(server=server, task=task, session=session)
+            yield Operator(run=site.run, server=server, task=task, session=session)
         finally:
             stop.set()
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_pods_join_by_their_own_tokens_and_the_round_is_in_a_config_map(
-    control_plane: Cluster, namespace: str
-) -> None:
-    site = Site(cluster=control_plane, namespace=namespace)
+async def test_pods_join_by_their_own_tokens_and_the_round_is_in_a_config_map(site: Site) -> None:
     site.add_pods(2)
     async with operator(site, epoch=1) as leader:
         leader.server.apply(site.orders())
@@ -160,13 +175,12 @@ async def test_pods_join_by_their_own_tokens_and_the_round_is_in_a_config_map(
         assert [status for status, _ in answers] == [200, 200]
         assert [body["rank"] for _, body in answers] == [0, 1]
         stored = site.state()
-        assert stored["metadata"]["labels"]["elasticjob.dev/job-uid"] == RUN
-        assert stored["metadata"]["ownerReferences"][0]["uid"] == RUN
-        assert (namespace, "digits") in site.changes
+        assert stored["metadata"]["labels"]["elasticjob.dev/job-uid"] == site.run
+        assert stored["metadata"]["ownerReferences"][0]["uid"] == site.run
+        assert (site.namespace, "digits") in site.changes
 
 
-async def test_tokens_for_other_ears_and_other_pods_are_refused(control_plane: Cluster, namespace: str) -> None:
-    site = Site(cluster=control_plane, namespace=namespace)
+async def test_tokens_for_other_ears_and_other_pods_are_refused(site: Site) -> None:
     site.add_pods(2)
     async with operator(site, epoch=1) as leader:
         stranger = site.uids.pop(1)
@@ -175,7 +189,7 @@ async def test_tokens_for_other_ears_and_other_pods_are_refused(control_plane: C
         status, body = await leader.join(site.token("digits-0-0", "https://kubernetes.default.svc"))
         assert (status, body["error"]["code"]) == (401, "unauthenticated")
         unbound = str(
-            control_plane.kubectl("-n", namespace, "create", "token", "default", f"--audience={TOKEN_AUDIENCE}")
+            site.cluster.kubectl("-n", site.namespace, "create", "token", "default", f"--audience={TOKEN_AUDIENCE}")
         )
         status, body = await leader.join(unbound.strip())
         assert (status, body["error"]["code"]) == (401, "unauthenticated")
@@ -183,8 +197,7 @@ async def test_tokens_for_other_ears_and_other_pods_are_refused(control_plane: C
         assert (status, body["error"]["code"]) == (404, "unknown-node"), stranger
 
 
-async def test_a_new_leader_goes_on_and_the_old_one_falls_silent(control_plane: Cluster, namespace: str) -> None:
-    site = Site(cluster=control_plane, namespace=namespace)
+async def test_a_new_leader_goes_on_and_the_old_one_falls_silent(site: Site) -> None:
     site.add_pods(2)
     tokens = list(site.tokens.values())
     async with operator(site, epoch=1) as old, operator(site, epoch=2) as new:
@@ -203,42 +216,37 @@ async def test_a_new_leader_goes_on_and_the_old_one_falls_silent(control_plane: 
         assert {body["round"] for _, body in answers} == {2}
 
 
-async def test_a_corrupt_state_is_named_and_left_alone(control_plane: Cluster, namespace: str) -> None:
-    site = Site(cluster=control_plane, namespace=namespace)
+async def test_a_corrupt_state_is_named_and_left_alone(site: Site) -> None:
     site.add_pods(1)
     async with operator(site, epoch=1) as leader:
         leader.server.apply(site.orders())
         await leader.viewed(RunState.WAITING)
     patch = json.dumps({"binaryData": {"state": "ISEhIQ=="}})
-    control_plane.kubectl("-n", namespace, "patch", "configmap", "digits-rendezvous", "--type=merge", "-p", patch)
+    site.cluster.kubectl("-n", site.namespace, "patch", "configmap", "digits-rendezvous", "--type=merge", "-p", patch)
     before = site.state()
     async with operator(site, epoch=2) as leader:
         leader.server.apply(site.orders())
         view = await leader.shown(lambda view: view.failed)
-        assert f"job {namespace}/digits" in view.failed
+        assert f"job {site.namespace}/digits" in view.failed
         leader.server.apply(site.orders(close=CloseReason.FAILED))
         await asyncio.sleep(0.2)
     assert site.state() == before
 
 
-async def test_a_deleted_state_is_written_again_by_its_leader(control_plane: Cluster, namespace: str) -> None:
-    site = Site(cluster=control_plane, namespace=namespace)
+async def test_a_deleted_state_is_written_again_by_its_leader(site: Site) -> None:
     site.add_pods(1)
     token = site.tokens[0]
     async with operator(site, epoch=1) as leader:
         leader.server.apply(site.orders())
         await leader.viewed(RunState.WAITING)
         await leader.join(token)
-        control_plane.kubectl("-n", namespace, "delete", "configmap", "digits-rendezvous")
+        site.cluster.kubectl("-n", site.namespace, "delete", "configmap", "digits-rendezvous")
         status, body = await leader.join(token, round=1)
         assert (status, body["round"]) == (200, 2)
         assert site.state()["binaryData"]
 
 
-async def test_the_state_of_an_earlier_job_of_the_same_name_is_not_taken_over(
-    control_plane: Cluster, namespace: str
-) -> None:
-    site = Site(cluster=control_plane, namespace=namespace)
+async def test_the_state_of_an_earlier_job_of_the_same_name_is_not_taken_over(site: Site) -> None:
     site.add_pods(1)
     owner = {"apiVersion": "elasticjob.dev/v1alpha1", "kind": "ElasticJob", "name": "digits", "uid": "earlier"}
     metadata = {
@@ -247,19 +255,18 @@ async def test_the_state_of_an_earlier_job_of_the_same_name_is_not_taken_over(
         "ownerReferences": [owner],
     }
     left_over = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": {"state": "ISEhIQ=="}}
-    control_plane.kubectl("-n", namespace, "create", "-f", "-", input=json.dumps(left_over))
+    site.cluster.kubectl("-n", site.namespace, "create", "-f", "-", input=json.dumps(left_over))
     async with operator(site, epoch=1) as leader:
         leader.server.apply(site.orders())
         await leader.viewed(RunState.WAITING)
         assert (await leader.join(site.tokens[0]))[1]["round"] == 1
-    assert site.state()["metadata"]["annotations"]["elasticjob.dev/run-id"] == RUN
+    assert site.state()["metadata"]["annotations"]["elasticjob.dev/run-id"] == site.run
 
 
-async def test_without_access_to_the_published_keys_tokens_are_reviewed(control_plane: Cluster, namespace: str) -> None:
-    site = Site(cluster=control_plane, namespace=namespace)
+async def test_without_access_to_the_published_keys_tokens_are_reviewed(site: Site) -> None:
     site.add_pods(1)
-    control_plane.kubectl("-n", namespace, "create", "serviceaccount", "narrow")
-    name = f"narrow-{namespace}"
+    site.cluster.kubectl("-n", site.namespace, "create", "serviceaccount", "narrow")
+    name = f"narrow-{site.namespace}"
     rules = [
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "update", "delete"]},
         {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
@@ -270,28 +277,25 @@ async def test_without_access_to_the_published_keys_tokens_are_reviewed(control_
         "metadata": {"name": name},
         "rules": rules,
     }
-    control_plane.kubectl("create", "-f", "-", input=json.dumps(role))
-    control_plane.kubectl(
-        "create", "clusterrolebinding", name, f"--clusterrole={name}", f"--serviceaccount={namespace}:narrow"
+    site.cluster.kubectl("create", "-f", "-", input=json.dumps(role))
+    site.cluster.kubectl(
+        "create", "clusterrolebinding", name, f"--clusterrole={name}", f"--serviceaccount={site.namespace}:narrow"
     )
-    kubeconfig = control_plane.service_account_kubeconfig(namespace, "narrow")
+    kubeconfig = site.cluster.service_account_kubeconfig(site.namespace, "narrow")
     discovery = "system:service-account-issuer-discovery"
-    binding = json.dumps(control_plane.kubectl.json("get", "clusterrolebinding", discovery))
-    control_plane.kubectl("delete", "clusterrolebinding", discovery)
+    binding = json.dumps(site.cluster.kubectl.json("get", "clusterrolebinding", discovery))
+    site.cluster.kubectl("delete", "clusterrolebinding", discovery)
     try:
         async with operator(site, epoch=1, kubeconfig=kubeconfig) as leader:
             leader.server.apply(site.orders())
             await leader.viewed(RunState.WAITING)
             assert (await leader.join(site.tokens[0]))[0] == 200
     finally:
-        control_plane.kubectl("replace", "--force", "-f", "-", input=binding)
-        control_plane.kubectl("delete", "clusterrole,clusterrolebinding", name)
+        site.cluster.kubectl("replace", "--force", "-f", "-", input=binding)
+        site.cluster.kubectl("delete", "clusterrole,clusterrolebinding", name)
 
 
-async def test_worker_pods_join_by_tls_and_the_certificates_outlive_the_leader(
-    control_plane: Cluster, namespace: str, tmp_path: Path
-) -> None:
-    site = Site(cluster=control_plane, namespace=namespace)
+async def test_worker_pods_join_by_tls_and_the_certificates_outlive_the_leader(site: Site, tmp_path: Path) -> None:
     site.add_pods(1)
     trust = Trust()
     for epoch in (1, 2):
@@ -301,7 +305,7 @@ async def test_worker_pods_join_by_tls_and_the_certificates_outlive_the_leader(
             (tmp_path / "token").write_text(site.tokens[0])
             client = HostedRendezvousClient(
                 endpoint=ServerEndpoint(host="127.0.0.1", port=leader.server.port, tls=True),
-                run_id=RUN,
+                run_id=site.run,
                 address="10.0.0.1",
                 token_file=tmp_path / "token",
                 ca_file=tmp_path / "ca.crt",
@@ -309,5 +313,5 @@ async def test_worker_pods_join_by_tls_and_the_certificates_outlive_the_leader(
             assert (await asyncio.to_thread(client.join)).round == epoch
             await asyncio.to_thread(client.leave, LeaveOutcome.LEFT)
             client._http.close()
-    secret = control_plane.kubectl.json("-n", namespace, "get", "secret", TLS_SECRET)
+    secret = site.cluster.kubectl.json("-n", site.namespace, "get", "secret", TLS_SECRET)
     assert set(secret["data"]) == {"ca.crt", "ca.key", "tls.crt", "tls.key"}
