@@ -21,7 +21,8 @@ def rendezvous_status(situation: Situation) -> RendezvousStatus:
     if situation.stage is Stage.FINISHED:
         return replace(result, state=RunState.CLOSED.value, waiting=0, deadline="")
     if situation.stage is Stage.SUSPENDED:
-        return replace(result, state=Stage.SUSPENDED.value, waiting=0, deadline="")
+        # Not that its pods drain, which is seen or not as it happens: they do so because of this.
+        return replace(result, state=Stage.SUSPENDED.value, cause="the job is suspended", waiting=0, deadline="")
     return result
 
 
