@@ -43,6 +43,8 @@ KEEP_ALIVE_TTL = 10
 RUN_TTL = 7200
 
 _REFRESH_PARTS = 3
+_BEAT_SECONDS = 5.0
+"""How long a beat that is under way may take to end. One that ended later would bring back a key that is deleted."""
 _LONGEST_RETRY_PAUSE = 1.0
 _logger = logging.getLogger(__name__)
 
@@ -281,7 +283,7 @@ class EtcdRendezvous:
                     return
                 self._wait(index, at_most=KEEP_ALIVE_TTL / _REFRESH_PARTS)
         finally:
-            refresher.stop()
+            refresher.stop(wait=_BEAT_SECONDS)
             self._keys.delete(key)
 
     def _ended_by_loss(self, current: Round, node: Node) -> bool:
@@ -297,7 +299,7 @@ class EtcdRendezvous:
     def _leave_round(self) -> None:
         """End the round this node is a member of, if it is still the current one."""
         if self._rank_keep_alive is not None:
-            self._rank_keep_alive.stop()
+            self._rank_keep_alive.stop(wait=_BEAT_SECONDS)
             self._rank_keep_alive = None
         if self._member_of is None:
             return

@@ -25,9 +25,11 @@ class KeepAlive:
         """Whether the thread runs."""
         return self._thread.is_alive()
 
-    def stop(self) -> None:
-        """End the thread; returns at once, even when a call hangs."""
+    def stop(self, *, wait: float = 0.0) -> None:
+        """End the thread. For at most `wait` seconds, let a call end that is under way; none begins any more."""
         self._stopped.set()
+        if wait:
+            self._thread.join(wait)
 
     def _run(self) -> None:
         while not self._stopped.wait(self._interval):

@@ -41,6 +41,21 @@ def test_stopping_ends_the_thread_and_does_not_wait_for_a_call_that_hangs() -> N
     assert not keep_alive.alive
 
 
+def test_stopping_can_wait_for_the_call_that_is_under_way() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def beat() -> None:
+        begun.set()
+        time.sleep(0.05)
+        ended.set()
+
+    keep_alive = KeepAlive(beat, interval=0.001, name="test")
+    assert begun.wait(5)
+    keep_alive.stop(wait=5)
+    assert ended.is_set()
+    assert not keep_alive.alive
+
+
 def test_nothing_is_called_before_one_interval_is_over() -> None:
     calls: list[int] = []
     keep_alive = KeepAlive(lambda: calls.append(1), interval=60, name="test")
