@@ -112,6 +112,7 @@ POD_INIT_FAILED: Final = "InitContainerFailed"
 POD_DELETED: Final = "PodDeleted"
 POD_GONE: Final = "PodGone"
 POD_NODE_LOST: Final = "NodeLost"
+POD_JOB_FINISHED: Final = "JobFinished"
 
 # Reasons of Events.
 EVENT_STARTED: Final = "JobStarted"

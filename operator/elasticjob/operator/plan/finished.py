@@ -51,7 +51,7 @@ def wind_up(situation: Situation) -> Plan:
     clean = clean_up(spec.clean_pod_policy, situation.pods, completed=completed, close_timeout=close_timeout, now=now)
     stored = moment(situation.before.completion_time)
     life = seconds_to_live(spec.ttl_after_finished, completed=stored, now=now)
-    actions: tuple[Action, ...] = (*deletions(clean.pods, "JobFinished"), *protection(situation))
+    actions: tuple[Action, ...] = (*deletions(clean.pods, constants.POD_JOB_FINISHED), *protection(situation))
     if life is not None and life <= 0:
         actions, life = (DeleteJob(name=situation.job.name, uid=situation.job.uid),), None
     closing = (completed + timedelta(seconds=close_timeout) - now).total_seconds()

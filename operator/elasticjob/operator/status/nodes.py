@@ -68,8 +68,10 @@ def _state(situation: Situation, index: int, pod: PodFacts | None) -> str:
     """RUNNING in a round; FAILED or SUCCEEDED at its end; FAILED as long as a living node said so last; else INIT."""
     if index in situation.ledger.completed:
         return constants.NODE_SUCCEEDED
+    if _stopped_with_job(situation, index, pod):
+        return _fate(situation)
     if pod is None:
-        return _state_without_pod(situation, index)
+        return constants.NODE_FAILED if situation.ledger.seen.get(index) else constants.NODE_INIT
     if pod.end is not None:
         return constants.NODE_SUCCEEDED if pod.end.kind is EndKind.SUCCEEDED else constants.NODE_FAILED
     if pod.uid in situation.members and (situation.formed or pod.uid not in situation.joined):
@@ -77,13 +79,19 @@ def _state(situation: Situation, index: int, pod: PodFacts | None) -> str:
     return constants.NODE_FAILED if _failed_alive(situation, pod) else constants.NODE_INIT
 
 
-def _state_without_pod(situation: Situation, index: int) -> str:
-    """A node that never had a pod waits for one; one whose pod went with the job shares the fate of the job."""
+def _stopped_with_job(situation: Situation, index: int, pod: PodFacts | None) -> bool:
+    """Whether the node still had a future when the job was over, and its pod goes or went with the job.
+
+    That it goes, and with which exit code, may or may not be seen before it is gone: neither is told.
+    """
     seen, ended = situation.ledger.seen.get(index, 0), situation.ledger.ended.get(index, 0)
-    if seen == 0:
-        return constants.NODE_INIT
-    shares = situation.verdict is not None and situation.verdict.succeeded and seen > ended
-    return constants.NODE_SUCCEEDED if shares else constants.NODE_FAILED
+    return situation.verdict is not None and seen > ended and (pod is None or pod.deleting)
+
+
+def _fate(situation: Situation) -> str:
+    """A node that is stopped with its job shares the fate of the job."""
+    won = situation.verdict is not None and situation.verdict.succeeded
+    return constants.NODE_SUCCEEDED if won else constants.NODE_FAILED
 
 
 def _failed_alive(situation: Situation, pod: PodFacts) -> NodeEvent | None:
@@ -100,7 +108,10 @@ def _node(
     end: PodEnd | None,
 ) -> NodeStatus:
     rank, round_ = _place(situation, pod, before)
-    details = _details(situation, state, pod, before, end)
+    if _stopped_with_job(situation, index, pod):
+        details = _details_of_stopped(state, before)
+    else:
+        details = _details(situation, state, pod, before, end)
     unchanged = before is not None and before.state == state
     return NodeStatus(
         name=node_name(situation.job.name, index),
@@ -156,6 +167,13 @@ def _details(
     if state == constants.NODE_INIT and situation.spec.spares and pod.uid in situation.spares:
         return _Details(constants.NODE_SPARE, "waits for a place")
     return _Details()
+
+
+def _details_of_stopped(state: str, before: NodeStatus | None) -> _Details:
+    """An end that was seen before the pod had to go stays known."""
+    if before is not None and before.state == state and before.reason:
+        return _Details(before.reason, before.message, before.exit_code)
+    return _Details(constants.POD_JOB_FINISHED, "stopped, since the job is over")
 
 
 def _last_failure(pod: PodFacts | None, before: NodeStatus | None, end: PodEnd | None) -> LastFailure | None:

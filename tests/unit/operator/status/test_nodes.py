@@ -75,6 +75,39 @@ def test_nodes_of_a_finished_job_are_shown_as_they_ended_when_their_pods_are_gon
     ]
 
 
+@pytest.mark.parametrize("seen_going", [True, False])
+@pytest.mark.parametrize(("code", "state"), [(7, "FAILED"), (0, "SUCCEEDED")])
+def test_how_a_node_is_shown_that_stops_with_its_job_does_not_depend_on_what_is_seen_of_its_pod(
+    seen_going: bool, code: int, state: str
+) -> None:
+    world = running(2, restartPolicy={"maxRestarts": 0}, successPolicy="Any")
+    world.exit(1, code)
+    if seen_going:
+        world.settle()
+        world.mark_deleted(0)
+        world.settle()
+        world.exit(0, 143)
+        world.settle()
+    else:
+        world.step()
+    world.vanish(0)
+    world.settle()
+    node = world.entry(0)
+    assert (node["state"], node["reason"], node.get("exitCode")) == (state, "JobFinished", None)
+    assert node["message"] == "stopped, since the job is over"
+
+
+def test_an_end_that_was_seen_before_the_pods_of_a_finished_job_go_stays_known() -> None:
+    world = running(2, restartPolicy={"maxRestarts": 0}, cleanPodPolicy="None")
+    world.exit(1, 7)
+    world.settle()
+    world.exit(0, 9)
+    world.settle()
+    world.vanish(0)
+    world.settle()
+    assert (world.entry(0)["state"], world.entry(0)["exitCode"]) == ("FAILED", 9)
+
+
 def test_the_machine_of_a_node_is_shown() -> None:
     world = running(1)
     world.pod(0)["spec"]["nodeName"] = "worker-7"
