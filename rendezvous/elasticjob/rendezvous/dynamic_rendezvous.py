@@ -17,17 +17,13 @@ What differs from torch elastic, on purpose:
 
 import itertools
 import logging
-import os
 import sys
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
 from elasticjob.events import NodeState, construct_and_record_rdzv_event
-from elasticjob.rendezvous.address import local_address
 from elasticjob.rendezvous.backend import RendezvousBackend, Token
-from elasticjob.rendezvous.beat_thread import BeatThread
 from elasticjob.rendezvous.errors import (
     RendezvousClosedError,
     RendezvousConnectionError,
@@ -36,6 +32,8 @@ from elasticjob.rendezvous.errors import (
     RendezvousTimeoutError,
 )
 from elasticjob.rendezvous.handler import RendezvousHandler, RendezvousInfo, RendezvousStoreInfo
+from elasticjob.rendezvous.keep_alive import KeepAlive
+from elasticjob.rendezvous.local_node import new_node
 from elasticjob.rendezvous.narration import label, tell
 from elasticjob.rendezvous.parameters import RendezvousParameters
 from elasticjob.rendezvous.peer import Intent, Peer, Rules, Step
@@ -53,16 +51,11 @@ __all__ = [
     "Timing",
     "Token",
     "create_handler",
-    "new_node",
 ]
 
 logger = logging.getLogger(__name__)
 
 _ROLL_BACK_SECONDS = 5.0
-_MAX_NAME_CHARACTERS = 253
-_POD_NAME_VARIABLES = ("ELASTICJOB_POD_NAME", "POD_NAME")
-
-_local_ids = itertools.count()
 
 
 class DynamicRendezvousHandler(RendezvousHandler):
@@ -133,7 +126,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
             clock=timing.clock,
         )
         self._driver = PeerDriver(self._peer, settings, timing=timing, told=_StepRecorder(node, settings.run_id))
-        self._beats = BeatThread(self._beat, name=f"RendezvousKeepAliveTimer_{node.local_id}")
+        self._beats = KeepAlive(self._beat, name=f"RendezvousKeepAliveTimer_{node.local_id}")
 
     @property
     def settings(self) -> RendezvousSettings:
@@ -355,25 +348,6 @@ def _rules(settings: RendezvousSettings) -> Rules:
         last_call=settings.timeout.last_call.total_seconds(),
         interval=settings.keep_alive_interval.total_seconds(),
         attempts=settings.keep_alive_max_attempt,
-    )
-
-
-def new_node(local_addr: str | None = None) -> Node:
-    """A node of this process that has never been before.
-
-    Raises:
-        ValueError: The address is too long to be one.
-    """
-    address = local_addr or local_address()
-    if len(address) > _MAX_NAME_CHARACTERS:
-        raise ValueError(f"The local address must have at most {_MAX_NAME_CHARACTERS} characters: {address!r:.80}.")
-    names = (os.environ.get(variable, "") for variable in _POD_NAME_VARIABLES)
-    return Node(
-        key=uuid.uuid4().hex,
-        address=address,
-        pid=os.getpid(),
-        local_id=next(_local_ids),
-        name=next(filter(None, names), "")[:_MAX_NAME_CHARACTERS],
     )
 
 

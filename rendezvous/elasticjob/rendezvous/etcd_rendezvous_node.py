@@ -30,6 +30,7 @@ from elasticjob.rendezvous.errors import (
     RendezvousStateError,
     RendezvousTimeoutError,
 )
+from elasticjob.rendezvous.etcd_refresh import keep_directory, keep_key
 from elasticjob.rendezvous.etcd_rendezvous_state import Round, Status
 from elasticjob.rendezvous.etcd_store import EtcdStore
 from elasticjob.rendezvous.keep_alive import KeepAlive
@@ -93,13 +94,6 @@ class EtcdRendezvous:
         self._member_of: tuple[int, int] | None = None
         self._run_keep_alive: KeepAlive | None = None
         self._rank_keep_alive: KeepAlive | None = None
-
-    def __del__(self) -> None:
-        """End the refresher threads of a node that nobody refers to any more."""
-        for name in ("_run_keep_alive", "_rank_keep_alive"):
-            keep_alive = getattr(self, name, None)
-            if keep_alive is not None:
-                keep_alive.stop()
 
     @property
     def run_id(self) -> str:
@@ -230,7 +224,7 @@ class EtcdRendezvous:
         self._change(Status.JOINABLE, version, lambda now: rounds.joined(now, self._node, maximum=self._maximum))
         frozen = self._await_frozen(version)
         rank = frozen.participants.index(self._node)
-        self._keep_rank(version, rank)
+        self._rank_keep_alive = self._kept(self._path(f"v_{version}/rank_{rank}"), "etcd keep-alive")
         self._member_of = (version, rank)
         self._change(Status.FROZEN, version, lambda now: rounds.confirmed(now, self._node))
         final = self._await_status(Status.FINAL, while_in=Status.FROZEN, version=version)
@@ -272,8 +266,7 @@ class EtcdRendezvous:
     def _wait_for_next(self, version: int) -> None:
         """Wait, visible to the members, until the complete round has ended; end it if a member is lost."""
         key = self._path(f"v_{version}/waiting/{self._node}")
-        self._keys.put(key, self._node, ttl=KEEP_ALIVE_TTL)
-        refresher = self._refresher(key, "waiting node")
+        refresher = self._kept(key, "waiting node")
         try:
             while True:
                 current, node, index = self._read()
@@ -365,28 +358,11 @@ class EtcdRendezvous:
         return remaining
 
     def _keep_run(self) -> None:
-        if self._run_keep_alive is not None:
-            return
-        keys, root = self._keys, self._root
-        _refresh_directory(keys, root)
-        self._run_keep_alive = KeepAlive(
-            lambda: _refresh_directory(keys, root), interval=RUN_TTL / _REFRESH_PARTS, name="etcd run directory"
-        )
+        if self._run_keep_alive is None:
+            self._run_keep_alive = keep_directory(self._keys, self._root, ttl=RUN_TTL, name="etcd run directory")
 
-    def _keep_rank(self, version: int, rank: int) -> None:
-        key = self._path(f"v_{version}/rank_{rank}")
-        self._keys.put(key, self._node, ttl=KEEP_ALIVE_TTL)
-        self._rank_keep_alive = self._refresher(key, "etcd keep-alive")
-
-    def _refresher(self, key: str, name: str) -> KeepAlive:
-        keys, value = self._keys, self._node
-
-        def beat() -> None:
-            # A key that has expired meanwhile comes back: if nobody has noticed, nothing has happened.
-            if not keys.refresh(key, ttl=KEEP_ALIVE_TTL):
-                keys.put(key, value, ttl=KEEP_ALIVE_TTL)
-
-        return KeepAlive(beat, interval=KEEP_ALIVE_TTL / _REFRESH_PARTS, name=name)
+    def _kept(self, key: str, name: str) -> KeepAlive:
+        return keep_key(self._keys, key, self._node, ttl=KEEP_ALIVE_TTL, name=name)
 
     @property
     def _active(self) -> str:
@@ -394,8 +370,3 @@ class EtcdRendezvous:
 
     def _path(self, name: str) -> str:
         return f"{self._root}/rdzv/{name}"
-
-
-def _refresh_directory(keys: EtcdV2Keys, directory: str) -> None:
-    if not keys.refresh(directory, ttl=RUN_TTL, directory=True):
-        keys.make_directory(directory, ttl=RUN_TTL)

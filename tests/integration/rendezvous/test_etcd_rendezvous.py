@@ -311,12 +311,10 @@ def test_shutting_down_does_not_wait_for_a_server_that_hangs(nodes: Nodes, monke
 def test_a_node_that_nobody_refers_to_ends_its_threads(nodes: Nodes) -> None:
     handler = nodes.make(1, 1)
     nodes.meet(handler)
-    threads = [
-        keep_alive._thread
-        for keep_alive in (handler._rdzv_impl._rank_keep_alive, handler._rdzv_impl._run_keep_alive)
-        if keep_alive
-    ]
+    kept = (handler._rdzv_impl._rank_keep_alive, handler._rdzv_impl._run_keep_alive)
+    threads = [keep_alive._thread for keep_alive in kept if keep_alive and keep_alive._thread]
     assert len(threads) == 2
+    del kept
     nodes.handlers.clear()
     del handler
     gc.collect()

@@ -11,8 +11,9 @@ from typing import Any
 from elasticjob.rendezvous.api import RendezvousInfo, RendezvousSettings, RendezvousTimeout
 from elasticjob.rendezvous.backend import Token
 from elasticjob.rendezvous.backends.memory import MemoryRendezvousBackend, MemorySpace
-from elasticjob.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler, new_node
+from elasticjob.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
 from elasticjob.rendezvous.encoding import decode
+from elasticjob.rendezvous.local_node import new_node
 from elasticjob.rendezvous.state import State
 from elasticjob.rendezvous.store import InMemoryStore, Store
 
