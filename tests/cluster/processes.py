@@ -23,6 +23,9 @@ CLUSTER_TAG = "ELASTICJOB_TEST_CLUSTER"
 NODE_TAG = "ELASTICJOB_TEST_NODE"
 _POLL_SECONDS = 0.05
 _TAIL_LINES = 25
+# How long a process may take to become another program: it is in the kernel meanwhile, but not always on a CPU.
+_EXEC_SECONDS = 5.0
+_EXEC_POLL_SECONDS = 0.001
 _PROC = Path("/proc")
 
 
@@ -154,10 +157,30 @@ def _all_pids() -> list[int]:
 
 
 def _environment(pid: int) -> set[bytes]:
-    try:
-        return set((_PROC / str(pid) / "environ").read_bytes().split(b"\0"))
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return set()
+    deadline = time.monotonic() + _EXEC_SECONDS
+    while True:
+        try:
+            # In this order: what is read from a program that has begun is all of it.
+            is_settled = not _is_starting(pid) or time.monotonic() > deadline
+            found = (_PROC / str(pid) / "environ").read_bytes()
+            if found or is_settled:
+                return set(found.split(b"\0"))
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            return set()
+        time.sleep(_EXEC_POLL_SECONDS)
+
+
+def _is_starting(pid: int) -> bool:
+    """Whether a process is just becoming another program: its environment reads as empty until that has begun."""
+    # Kernel threads have no program at all; there the link cannot be read.
+    (_PROC / str(pid) / "exe").readlink()
+    return not has_code((_PROC / str(pid) / "stat").read_text())
+
+
+def has_code(stat: str) -> bool:
+    """Whether a line of /proc/<pid>/stat tells where the program begins: known once its environment is in place."""
+    fields = stat[stat.rindex(")") + 2 :].split()
+    return int(fields[23]) != 0
 
 
 def kill_all(find: Callable[[], Iterable[int]], *, what: str, timeout: float = 30.0) -> None:
