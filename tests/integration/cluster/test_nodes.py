@@ -18,6 +18,9 @@ from tests.cluster.paths import REPOSITORY
 from tests.cluster.processes import CLUSTER_TAG, tagged, wait_until
 from tests.cluster.state import FULL, all_records, cluster_directory, load
 
+# Both tests need the machine's one full cluster: never beside each other.
+pytestmark = [pytest.mark.timeout(600, func_only=True), pytest.mark.xdist_group("nodes")]
+
 NAME = "nodes-test"
 POD = {
     "apiVersion": "v1",
@@ -56,7 +59,6 @@ def before() -> Iterator[dict[str, object]]:
     clusters.down(NAME)
 
 
-@pytest.mark.timeout(600, func_only=True)
 def test_down_leaves_the_machine_as_it_was(before: dict[str, object]) -> None:
     cluster = clusters.up(level=FULL, name=NAME, node_count=1, owned=True)
     with cluster.namespace() as namespace:
@@ -70,7 +72,6 @@ def test_down_leaves_the_machine_as_it_was(before: dict[str, object]) -> None:
     assert marks() == before
 
 
-@pytest.mark.timeout(600, func_only=True)
 def test_a_start_that_was_killed_is_taken_down_completely(before: dict[str, object]) -> None:
     command = [sys.executable, "-m", "tests.cluster", "up", "--nodes", "1", "--name", NAME]
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as starting:
