@@ -14,7 +14,7 @@ from tests.cluster.cleanup import prune
 from tests.cluster.cluster import DEFAULT_NAME, DEFAULT_NODES, Cluster
 from tests.cluster.errors import ClusterError
 from tests.cluster.image_sets import dependencies_layer, operator_image, operator_image_name, python_image
-from tests.cluster.packages import ETCD_V2_PACKAGES, IMAGE_PACKAGES, NODE_PACKAGES, ensure
+from tests.cluster.packages import ETCD_V2_PACKAGES, IMAGE_PACKAGES, NODE_PACKAGES, PROMETHEUS_PACKAGES, ensure
 from tests.cluster.paths import REPOSITORY, cache_dir
 from tests.cluster.processes import log_tail
 from tests.cluster.state import CONTROL_PLANE, FULL, all_records
@@ -130,7 +130,7 @@ def _torch(options: argparse.Namespace) -> None:
 
 
 def _prepare(_options: argparse.Namespace) -> None:
-    for needed in (NODE_PACKAGES, IMAGE_PACKAGES, ETCD_V2_PACKAGES):
+    for needed in (NODE_PACKAGES, IMAGE_PACKAGES, ETCD_V2_PACKAGES, PROMETHEUS_PACKAGES):
         ensure(needed)
     print(binaries())
     print(python_image())

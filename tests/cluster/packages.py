@@ -30,6 +30,7 @@ NODE_PACKAGES = {
 }
 IMAGE_PACKAGES = {"mmdebstrap": Path("/usr/bin/mmdebstrap")}
 ETCD_V2_PACKAGES = {"etcd-server": Path("/usr/bin/etcd")}
+PROMETHEUS_PACKAGES = {"prometheus": Path("/usr/bin/prometheus")}
 _TIMEOUT = 600.0
 
 

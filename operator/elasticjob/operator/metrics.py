@@ -1,13 +1,15 @@
 """The operator's metrics, in a registry of its own.
 
 One object a process, given to the parts that count. Nothing is labelled by job or pod: the number of series does not
-grow with the cluster.
+grow with the cluster. Series whose labels are known beforehand exist from the start with 0: Prometheus cannot see the
+first increment of a series that appears with it, and what is counted here is rare.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 
 from prometheus_client import (
     CollectorRegistry,
@@ -18,6 +20,13 @@ from prometheus_client import (
     generate_latest,
 )
 
+from elasticjob.rendezvous.coordinator.incident import Opening
+from elasticjob.rendezvous.protocol import ErrorCode
+
+HALVES = ("controller", "watch", "rendezvous")
+EVENT_TYPES = ("Normal", "Warning")
+DROP_CAUSES = ("queue-full", "rate", "not-leader")
+RESULTS = ("done", "failed", "error", "not-leader")
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -79,6 +88,7 @@ class Metrics:
         )
 
         self._add_rendezvous()
+        self._begin_series()
 
     def _add_rendezvous(self) -> None:
         self.calls_refused = Counter(
@@ -123,6 +133,14 @@ class Metrics:
             registry=self.registry,
         )
 
+    def _begin_series(self) -> None:
+        _begin(self.reconciles, product(RESULTS))
+        _begin(self.events_posted, product(EVENT_TYPES))
+        _begin(self.events_dropped, product(EVENT_TYPES, DROP_CAUSES))
+        _begin(self.half_restarts, product(HALVES))
+        _begin(self.calls_refused, ((code.value,) for code in ErrorCode))
+        _begin(self.rounds, ((opening.value,) for opening in Opening))
+
     @contextmanager
     def api_call(self, verb: str, resource: str) -> Iterator[Outcome]:
         """Count and time one call; the body sets the outcome's code once there is an answer."""
@@ -137,3 +155,8 @@ class Metrics:
     def render(self) -> bytes:
         """The text exposition format."""
         return generate_latest(self.registry)
+
+
+def _begin(counter: Counter, labels: Iterable[tuple[str, ...]]) -> None:
+    for values in labels:
+        counter.labels(*values)

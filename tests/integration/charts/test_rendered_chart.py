@@ -184,9 +184,10 @@ def test_a_standby_prefers_another_machine(render: Render) -> None:
 
 
 def test_optional_objects_appear_when_they_are_asked_for(render: Render) -> None:
-    asked = render("metrics.podMonitor.enabled=true", "networkPolicy.enabled=true", "flowSchema.enabled=true")
+    parts = ("metrics.podMonitor", "metrics.alerts", "networkPolicy", "flowSchema")
+    asked = render(*(f"{part}.enabled=true" for part in parts))
 
-    assert set(kinds(asked)) - set(kinds(render())) == {"PodMonitor", "NetworkPolicy", "FlowSchema"}
+    assert set(kinds(asked)) - set(kinds(render())) == {"PodMonitor", "PrometheusRule", "NetworkPolicy", "FlowSchema"}
 
 
 def test_the_dashboard_comes_as_a_config_map_that_grafana_finds(render: Render) -> None:
@@ -205,6 +206,7 @@ def test_own_labels_and_annotations_reach_every_object(render: Render) -> None:
         "commonAnnotations.owner=me",
         "metrics.podMonitor.enabled=true",
         "metrics.dashboard.enabled=true",
+        "metrics.alerts.enabled=true",
         "networkPolicy.enabled=true",
         "flowSchema.enabled=true",
     )
