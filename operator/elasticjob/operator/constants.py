@@ -18,6 +18,8 @@ MAX_NAME_LENGTH: Final = 48
 """Longest job name: `<job>-<index>-<attempt>` and `<job>-rendezvous` must fit 63 characters."""
 MAX_REPLICAS: Final = 10_000
 MAX_SPARES: Final = 1_000
+MAX_WAIT_SECONDS: Final = 604_800
+"""Longest wait for all wanted nodes: a week."""
 
 # Labels and annotations.
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"

@@ -69,6 +69,8 @@ class RunOrders:
         step: A round has a multiple of so many members; further nodes that have joined wait as spares.
         nodes: Every pod of the run that exists, by pod UID. A pod that is missing here is gone for good.
         max_worker_failures: How often workers may fail and be restarted in place; None for no limit.
+        wait_for_all: Seconds for which a group that begins anew, without any member of the last round, waits for all
+            expected nodes once enough have joined. A last call that is longer goes on for its own time.
         close: Set to end the run; never taken back.
         backend: Name of the backend that keeps the run's state, and its options. Never changed for a run.
         The time-outs are in seconds and have the meaning and the defaults of torch elastic.
@@ -85,6 +87,7 @@ class RunOrders:
     max_worker_failures: int | None = None
     join_timeout: float = 600.0
     last_call_timeout: float = 30.0
+    wait_for_all: float = 0.0
     close_timeout: float = 30.0
     keep_alive_interval: float = 5.0
     keep_alive_max_attempt: int = 3
@@ -115,6 +118,8 @@ class RunView:
         participants: Members of the newest formed round, by rank.
         waiting: Nodes that have joined the open round or wait for the next one, by index.
         deadline_seconds: Seconds until the open round completes (last call) or fails (join), else None.
+        begins_anew: Whether the group in the open round has no member of the last one, so that nobody is kept from
+            training by waiting.
         worker_failures: How often workers failed and were restarted in place since the run began.
         cause: Why the newest round was formed or is to be replaced, for people.
         last_round_seconds: How long the newest round took to form.
@@ -130,6 +135,7 @@ class RunView:
     participants: tuple[NodeView, ...] = ()
     waiting: tuple[NodeView, ...] = ()
     deadline_seconds: float | None = None
+    begins_anew: bool = False
     worker_failures: int = 0
     cause: str = ""
     last_round_seconds: float | None = None

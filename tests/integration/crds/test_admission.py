@@ -87,6 +87,16 @@ def test_names_that_no_service_can_have_are_refused(refusal: Refusal, name: str)
             {"replicas": 8, "minReplicas": 3, "stepSize": 2},
             "spec.minReplicas (3) must be a multiple of spec.stepSize (2)",
         ),
+        ({"waitForReplicasSeconds": 60}, "spec.waitForReplicasSeconds needs spec.minReplicas"),
+        ({"minReplicas": 1, "waitForReplicasSeconds": 604801}, "should be less than or equal to 604800"),
+        (
+            {"minReplicas": 1, "waitForReplicasSeconds": 60, "startupDeadlineSeconds": 60},
+            "spec.waitForReplicasSeconds (60) must be less than spec.startupDeadlineSeconds (60)",
+        ),
+        (
+            {"minReplicas": 1, "waitForReplicasSeconds": 60, "activeDeadlineSeconds": 60},
+            "spec.waitForReplicasSeconds (60) must be less than spec.activeDeadlineSeconds (60)",
+        ),
         ({"spares": -1}, "spec.spares in body should be greater than or equal to 0"),
         ({"managedBy": "me"}, "spec.managedBy must be a path with a domain first, e.g. acme.io/controller"),
         ({"successPolicy": "Some"}, 'supported values: "All", "RankZero", "Any"'),

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,8 @@ from tests.integration.operator.operators import (
     settings_for,
     start_process,
 )
+from tests.integration.reading.processes import Operators
+from tests.integration.reading.site import NODES, Site
 from tests.unit.crds.schema import PATH
 
 
@@ -91,3 +95,33 @@ def processes(api: Cluster, namespace: str) -> Iterator[Any]:
     yield start
     for process in started:
         process.kill()
+
+
+@pytest.fixture
+def played_site(api: Cluster, namespace: str, tmp_path: Path) -> Iterator[tuple[Site, Operators]]:
+    """A namespace with machines in name, an operator process that hosts the rendezvous, and a kubelet to be played."""
+    machines = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in NODES]
+    api.kubectl.apply(*machines)
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        port = int(reserved.getsockname()[1])
+    operators = Operators(api, namespace, port)
+    operators.start()
+    site = Site(cluster=api, namespace=namespace, port=port, directory=tmp_path)
+    try:
+        yield site, operators
+        site.remove()
+    finally:
+        operators.kill()
+
+
+@pytest.fixture
+def site(played_site: tuple[Site, Operators]) -> Site:
+    """The namespace with its job."""
+    return played_site[0]
+
+
+@pytest.fixture
+def operators(played_site: tuple[Site, Operators]) -> Operators:
+    """The operator of that namespace."""
+    return played_site[1]

@@ -6,15 +6,13 @@ ELASTICJOB_WRITE_DOCS=1 the document is rewritten instead.
 
 import difflib
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.integration.reading.conftest import Operators
+from tests.integration.reading.processes import Operators
 from tests.integration.reading.site import JOB, Site, eventually
 from tests.integration.reading.transcript import blocks, canonical, describe, get_table, paragraph
 
@@ -34,15 +32,8 @@ def printed_by_get(site: Site) -> list[str]:
 
 
 def printed_by_why(site: Site) -> list[str]:
-    command = [sys.executable, "-m", "elasticjob.operator.plugin.main", "why", JOB, "-n", site.namespace]
-    environ = {**os.environ, "PATH": f"{site.cluster.kubectl.program.parent}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(
-        [*command, "--kubeconfig", str(site.cluster.kubeconfig)],
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = site.plugin("why")
+    assert not done.returncode, done.stderr
     return [f"$ kubectl elasticjob why {JOB}", *paragraph(done.stdout)]
 
 
@@ -159,7 +150,8 @@ def test_after_rank_0_was_killed(site: Site, shows: Callable[[str], None]) -> No
 def test_after_a_drain(site: Site, shows: Callable[[str], None]) -> None:
     site.create(replicas=2, minReplicas=1)
     form(site, "digits-0-0", "digits-1-0")
-    site.evict("digits-1-0")
+    site.allow_evictions(1)
+    assert site.plugin("drain", "digits-1").returncode == 0
     site.wait(round=2, state="Formed", participants=1)
     site.finish_deletion("digits-1-0")
     site.run("digits-1-1")

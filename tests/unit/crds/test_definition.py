@@ -58,6 +58,10 @@ def test_the_most_spares_are_those_of_the_code() -> None:
     assert schema.at("spec.spares")["maximum"] == constants.MAX_SPARES
 
 
+def test_the_longest_wait_for_all_nodes_is_that_of_the_code() -> None:
+    assert schema.at("spec.waitForReplicasSeconds")["maximum"] == constants.MAX_WAIT_SECONDS
+
+
 def test_words_are_those_of_the_code() -> None:
     assert schema.at("spec.rendezvous.backend")["enum"] == list(BACKENDS)
     assert schema.at("spec.successPolicy")["enum"] == list(SUCCESS_POLICIES)
@@ -103,6 +107,7 @@ def test_defaults_are_those_of_the_code() -> None:
         "replicas": plain.replicas,
         "stepSize": plain.step_size,
         "spares": plain.spares,
+        "waitForReplicasSeconds": plain.wait_for_replicas,
         "nprocPerNode": int(plain.nproc_per_node),
         "rendezvous": {},
         "restartPolicy": {},

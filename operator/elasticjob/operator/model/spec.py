@@ -47,6 +47,8 @@ class ElasticJobSpec:
         max_replicas: Most nodes that train, as the user wrote it; see `max_nodes`.
         step_size: Groups have a multiple of so many nodes.
         spares: Nodes beyond the wanted number, which wait until one is lost.
+        wait_for_replicas: Seconds for which a group that begins anew waits for all wanted nodes before it trains on
+            fewer.
         nproc_per_node: Processes a node: a positive number as text, `auto`, `gpu` or `cpu`.
         max_restarts: How many failures are restarted; one more ends the job.
         failure_rules: What ends of pods lead to; the first rule that matches counts.
@@ -61,6 +63,7 @@ class ElasticJobSpec:
     max_replicas: int | None = None
     step_size: int = 1
     spares: int = 0
+    wait_for_replicas: int = 0
     nproc_per_node: str = "1"
     rendezvous: RendezvousSpec = RendezvousSpec()
     max_restarts: int = 3
@@ -106,6 +109,7 @@ class ElasticJobSpec:
             max_replicas=spec.optional_integer("maxReplicas", least=1, most=constants.MAX_REPLICAS),
             step_size=spec.integer("stepSize", 1, least=1, most=constants.MAX_REPLICAS),
             spares=spec.integer("spares", 0, most=constants.MAX_SPARES),
+            wait_for_replicas=spec.integer("waitForReplicasSeconds", 0, most=constants.MAX_WAIT_SECONDS),
             nproc_per_node=_nproc(spec),
             rendezvous=_rendezvous(spec.within("rendezvous")),
             max_restarts=spec.within("restartPolicy").integer("maxRestarts", 3),
@@ -119,6 +123,7 @@ class ElasticJobSpec:
             inject=spec.boolean("inject", True),
         )
         _check_sizes(spec, result)
+        _check_wait(spec, result)
         return result
 
 
@@ -136,6 +141,17 @@ def _check_sizes(reader: Reader, spec: ElasticJobSpec) -> None:
         raise reader.error("minReplicas", f"({spec.min_nodes}) must not exceed spec.replicas ({spec.replicas})")
     if spec.max_replicas is not None and spec.max_replicas < spec.replicas:
         raise reader.error("maxReplicas", f"({spec.max_nodes}) must not be less than spec.replicas ({spec.replicas})")
+
+
+def _check_wait(reader: Reader, spec: ElasticJobSpec) -> None:
+    """A wait for all nodes needs something to fall back to, and must be over before the job is."""
+    wait = spec.wait_for_replicas
+    if wait and spec.min_replicas is None:
+        raise reader.error("waitForReplicasSeconds", "needs spec.minReplicas: without it all nodes are always needed")
+    limits = {"startupDeadlineSeconds": spec.startup_deadline, "activeDeadlineSeconds": spec.active_deadline}
+    for name, limit in limits.items():
+        if limit is not None and 0 < limit <= wait:
+            raise reader.error("waitForReplicasSeconds", f"({wait}) must be less than spec.{name} ({limit})")
 
 
 def _nproc(spec: Reader) -> str:

@@ -28,6 +28,7 @@ def run_orders(situation: Situation, *, close: CloseReason | None = None, messag
         ),
         join_timeout=float(spec.rendezvous.join_timeout),
         last_call_timeout=float(spec.rendezvous.last_call_timeout),
+        wait_for_all=float(spec.wait_for_replicas),
         close_timeout=float(spec.rendezvous.close_timeout),
         keep_alive_interval=float(spec.rendezvous.keep_alive_interval),
         keep_alive_max_attempt=spec.rendezvous.keep_alive_max_attempts,

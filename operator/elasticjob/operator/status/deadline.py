@@ -17,20 +17,29 @@ def outlook(situation: Situation) -> str:
     now, round_deadline = situation.observed.now, moment(rendezvous_status(situation).deadline)
     if situation.view is None:
         round_deadline = None
-    if situation.view is not None and situation.view.state is RunState.LAST_CALL and round_deadline is not None:
-        return f"Starts at {clock(round_deadline, now)} with the nodes that are in (lastCallTimeoutSeconds)."
+    in_last_call = situation.view is not None and situation.view.state is RunState.LAST_CALL
     started, spec = moment(situation.start_time), situation.spec
     first = situation.ledger.round <= situation.ledger.base_round
     known = (
         (_after(started, spec.startup_deadline) if first else None, "startupDeadlineSeconds"),
-        (round_deadline, "joinTimeoutSeconds"),
+        (None if in_last_call else round_deadline, "joinTimeoutSeconds"),
         (_after(started, spec.active_deadline), "activeDeadlineSeconds"),
     )
     running = [(at, rule) for at, rule in known if at is not None]
+    if in_last_call and round_deadline is not None and all(round_deadline <= at for at, _ in running):
+        return f"Starts at {clock(round_deadline, now)} with the nodes that are in ({_patience(situation)})."
     if not running:
         return ""
     at, rule = min(running)
     return f"Fails at {clock(at, now)} ({rule})."
+
+
+def _patience(situation: Situation) -> str:
+    """The rule by which a round waits for nodes that it could do without."""
+    spec = situation.spec
+    is_longer = spec.wait_for_replicas > spec.rendezvous.last_call_timeout
+    begins_anew = situation.view is not None and situation.view.begins_anew
+    return "waitForReplicasSeconds" if is_longer and begins_anew else "lastCallTimeoutSeconds"
 
 
 def clock(at: datetime, now: datetime) -> str:

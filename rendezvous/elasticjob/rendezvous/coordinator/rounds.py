@@ -7,6 +7,9 @@ is only `pending` until it is stored; nothing is changed in the meantime, so wha
 The last call starts when enough nodes are in and no member of the last round may still be at work unaware: with a
 newcomer alone it does not run, the members come as soon as they hear of it. Members that are alive but still stop their
 workers get the close time-out in addition.
+
+A group that begins anew, without any member of the last round, may be ordered to wait longer for all of its nodes:
+nobody's training stands still for it. One with survivors goes on after the last call.
 """
 
 from collections.abc import Collection, Mapping
@@ -96,6 +99,13 @@ class Rounds:
     @property
     def in_last_call(self) -> bool:
         return self._call is not None
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether no node in the open round was in the last one."""
+        if self.state.complete:
+            return False
+        return self.formed is None or self.formed.ranks.keys().isdisjoint(self.state.nodes)
 
     @property
     def group_is_finishing(self) -> bool:
@@ -192,7 +202,8 @@ class Rounds:
         if self._call is None:
             return None
         stragglers = self.orders.close_timeout if self.state.previous else 0.0
-        return self._call[1] + self.orders.last_call_timeout + stragglers
+        patience = self.orders.wait_for_all if self.begins_anew else 0.0
+        return self._call[1] + max(self.orders.last_call_timeout + stragglers, patience)
 
     @property
     def join_deadline(self) -> float | None:

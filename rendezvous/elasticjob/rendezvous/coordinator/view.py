@@ -21,6 +21,7 @@ def view_of(members: Membership, *, store_error: str, now: float) -> RunView:
         else tuple(_member(node, rank, members) for rank, node in enumerate(formed.nodes)),
         waiting=_waiting(members),
         deadline_seconds=None if deadline is None else max(0.0, deadline - now),
+        begins_anew=rounds.begins_anew,
         worker_failures=members.failures,
         cause=rounds.cause if rounds.incident is None else rounds.incident.cause,
         last_round_seconds=rounds.seconds,

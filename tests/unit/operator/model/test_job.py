@@ -57,6 +57,16 @@ def test_limits_that_are_absent_follow_the_size(fields: dict[str, int], least: i
             {"replicas": 8, "minReplicas": 3, "stepSize": 2},
             r"spec.minReplicas \(3\) must be a multiple of spec.stepSize \(2\)",
         ),
+        ({"waitForReplicasSeconds": -1}, "spec.waitForReplicasSeconds must be a whole number from 0 to 604800"),
+        ({"waitForReplicasSeconds": 60}, "spec.waitForReplicasSeconds needs spec.minReplicas"),
+        (
+            {"minReplicas": 1, "waitForReplicasSeconds": 60, "startupDeadlineSeconds": 60},
+            r"spec.waitForReplicasSeconds \(60\) must be less than spec.startupDeadlineSeconds \(60\)",
+        ),
+        (
+            {"minReplicas": 1, "waitForReplicasSeconds": 60, "activeDeadlineSeconds": 50},
+            r"spec.waitForReplicasSeconds \(60\) must be less than spec.activeDeadlineSeconds \(50\)",
+        ),
         ({"suspend": "yes"}, "spec.suspend must be true or false, not 'yes'"),
         ({"successPolicy": "Most"}, "spec.successPolicy must be one of All, RankZero, Any, not 'Most'"),
         ({"rendezvous": []}, r"spec.rendezvous must be an object, not \[\]"),

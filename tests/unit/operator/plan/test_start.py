@@ -39,10 +39,11 @@ def test_all_conditions_are_there_from_the_first_moment() -> None:
 
 
 def test_the_orders_expect_all_nodes_and_name_their_pods() -> None:
-    world = World(minReplicas=1, maxReplicas=4)
+    world = World(minReplicas=1, maxReplicas=4, waitForReplicasSeconds=90)
     world.settle()
     orders = world.plan().orders
     assert orders is not None
+    assert orders.wait_for_all == 90.0
     assert (orders.min_nodes, orders.max_nodes) == (1, 4)
     assert orders.expected == {0, 1}
     assert {facts.pod: facts.phase for facts in orders.nodes.values()} == {

@@ -137,6 +137,43 @@ def test_the_earliest_deadline_is_told(spec: dict[str, Any], deadline: float | N
     assert world.condition("Ready")["message"] == f"1 of 2 joined (min 2). digits-1 is Pending. {sentence}".strip()
 
 
+@pytest.mark.parametrize(
+    ("spec", "begins_anew", "sentence"),
+    [
+        ({}, True, "Starts at 12:00:40Z with the nodes that are in (lastCallTimeoutSeconds)."),
+        (
+            {"waitForReplicasSeconds": 60},
+            True,
+            "Starts at 12:00:40Z with the nodes that are in (waitForReplicasSeconds).",
+        ),
+        (
+            {"waitForReplicasSeconds": 60},
+            False,
+            "Starts at 12:00:40Z with the nodes that are in (lastCallTimeoutSeconds).",
+        ),
+        (
+            {"waitForReplicasSeconds": 20},
+            True,
+            "Starts at 12:00:40Z with the nodes that are in (lastCallTimeoutSeconds).",
+        ),
+        (
+            {"waitForReplicasSeconds": 29, "startupDeadlineSeconds": 30},
+            True,
+            "Fails at 12:00:30Z (startupDeadlineSeconds).",
+        ),
+    ],
+)
+def test_the_rule_by_which_a_round_waits_for_more_nodes_is_told(
+    spec: dict[str, Any], begins_anew: bool, sentence: str
+) -> None:
+    world = World(minReplicas=1, **spec)
+    world.settle()
+    world.run(0)
+    world.wait(0, state=RunState.LAST_CALL, deadline_seconds=40.0, begins_anew=begins_anew)
+    world.settle()
+    assert world.condition("Ready")["message"] == f"1 of 2 joined (min 1). digits-1 is Pending. {sentence}"
+
+
 def test_a_round_that_trains_has_no_outlook_of_failure() -> None:
     world = running(2, startupDeadlineSeconds=60, activeDeadlineSeconds=600)
     assert world.condition("Ready")["message"] == "round 1 trains on 2 of 2 nodes"
