@@ -11,9 +11,10 @@ from enum import Enum
 from typing import Any
 
 from elasticjob.operator import constants
+from elasticjob.operator.model import texts
 
 MESSAGE_LIMIT = 512
-"""Longest kept message of a container, in characters. The end of it is kept: that is where a traceback says why."""
+"""Bytes that the kept message of a container takes at most in the stored object."""
 
 NODE_REASONS = frozenset(
     {
@@ -162,7 +163,6 @@ def _failed_init(status: Mapping[str, Any]) -> PodEnd | None:
     return None
 
 
-def shortened(message: str | None, limit: int = MESSAGE_LIMIT) -> str:
+def shortened(message: str | None) -> str:
     """The last part of a long message."""
-    words = (message or "").strip()
-    return words if len(words) <= limit else f"…{words[1 - limit :]}"
+    return texts.shortened((message or "").strip(), MESSAGE_LIMIT)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from elasticjob.operator import constants
 from elasticjob.operator.model import LastFailure, Ledger, NodeStatus
+from elasticjob.operator.model.texts import shortened
 from elasticjob.operator.observed import NodeEvent
 from elasticjob.operator.pod_facts import PodFacts
 from elasticjob.operator.pods import node_name
@@ -17,6 +18,9 @@ from elasticjob.operator.situation import Situation, Stage
 
 SHOWN = 200
 """So many nodes have an entry; ten thousand would outgrow what one object may hold."""
+
+MESSAGE_LIMIT = 1024
+"""Bytes that the message of an entry takes at most in the stored object."""
 
 _STATES = (constants.NODE_FAILED, constants.NODE_INIT, constants.NODE_RUNNING, constants.NODE_SUCCEEDED)
 """In the order in which they are worth showing."""
@@ -124,7 +128,7 @@ def _node(
         rank=rank,
         round=round_,
         reason=details.reason,
-        message="; ".join(filter(None, (situation.rest(index), details.message))),
+        message=shortened("; ".join(filter(None, (situation.rest(index), details.message))), MESSAGE_LIMIT),
         exit_code=details.exit_code,
         last_failure=_last_failure(pod, before, end),
         last_transition_time=before.last_transition_time if before and unchanged else situation.stamp,

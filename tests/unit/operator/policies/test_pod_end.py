@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from elasticjob.operator.model.texts import stored_size
 from elasticjob.operator.policies.pod_end import EndKind, pod_end, shortened
 
 SUCCEEDED, FAILED, DISRUPTED = EndKind.SUCCEEDED, EndKind.FAILED, EndKind.DISRUPTED
@@ -104,7 +105,7 @@ def test_a_failed_init_container_is_named_with_its_exit_code() -> None:
 def test_of_a_long_message_the_end_is_kept() -> None:
     end = pod_end(pod("Failed", ended(1, message="x" * 65536 + " ValueError: no data\n")), "worker")
     assert end is not None
-    assert len(end.message) == 512
+    assert stored_size(end.message) == 512
     assert end.message.endswith("ValueError: no data")
 
 

@@ -1,7 +1,11 @@
 """A status stays small whatever happens, and its counts stay exact."""
 
 import json
+from typing import Any
 
+import pytest
+
+from elasticjob.operator.model.texts import stored_size
 from tests.unit.operator.world import World, running
 
 TRACE = "Traceback (most recent call last): " + "x" * 65_536
@@ -56,6 +60,27 @@ def test_three_thousand_nodes_that_all_failed_with_long_traces_fit_an_object() -
     assert world.status["restarts"]["failures"] == 1
     assert world.status["ledger"]["ended"] == "0-2999:1"
     assert len(world.names()) == 3000
+
+
+@pytest.mark.parametrize("text", ["\x01", "<module>", "\U0001f600", '"\\'])
+def test_no_text_makes_the_nodes_outgrow_an_object(text: str) -> None:
+    world = large(200)
+    for index in range(200):
+        world.exit(index, 1, message=text * 65_536)
+    world.settle()
+    world.later(3600)
+    world.settle()
+    for index in range(200):
+        world.pod(index)["status"] = {"phase": "Pending", **waiting(text * 65_536)}
+    world.settle()
+    messages = [(node["message"], node["lastFailure"]["message"]) for node in world.status["nodes"]]
+    assert len(messages) == 200
+    assert sum(stored_size(now) + stored_size(before) for now, before in messages) < 200 * 1536
+
+
+def waiting(message: str) -> dict[str, Any]:
+    state = {"waiting": {"reason": "ImagePullBackOff", "message": message}}
+    return {"containerStatuses": [{"name": "worker", "restartCount": 0, "state": state}]}
 
 
 def test_history_is_a_ring() -> None:
