@@ -24,6 +24,15 @@ def places(*, size: int, spares: int, most: int) -> int:
     return size if spares else most
 
 
+def counted_replicas(living: int, *, size: int) -> int:
+    """How many of the living pods count towards `spec.replicas`: autoscalers compare the two.
+
+    Any of the pods may be a spare until a round has formed, and a spare may become a member at any time; what lasts is
+    that no more than the wanted number are needed.
+    """
+    return min(living, size)
+
+
 def surplus(members: Collection[int], *, size: int, spares: int) -> frozenset[int]:
     """Members of the round that are to become spares."""
     beyond = max(0, len(members) - size) if spares else 0

@@ -7,6 +7,7 @@ from elasticjob.operator.model import RendezvousStatus
 from elasticjob.operator.model.fields import without_empty
 from elasticjob.operator.pods import selector
 from elasticjob.operator.policies.history import extended
+from elasticjob.operator.policies.spare_nodes import counted_replicas
 from elasticjob.operator.situation import Situation, Stage
 from elasticjob.operator.status.conditions import conditions
 from elasticjob.operator.status.nodes import node_table
@@ -19,6 +20,7 @@ def compose(situation: Situation) -> dict[str, Any]:
     table = node_table(situation)
     rendezvous = rendezvous_status(situation)
     living = [pod for pod in situation.current.values() if pod.end is None]
+    replicas = counted_replicas(len(living), size=situation.spec.size)
     history = extended(
         situation.before.history,
         job=situation.job.name,
@@ -33,8 +35,8 @@ def compose(situation: Situation) -> dict[str, Any]:
             "observedGeneration": situation.job.generation,
             "phase": phase(situation),
             "size": f"{_active(situation)}/{situation.spec.size}",
-            "replicas": len(living),
-            "readyReplicas": sum(pod.ready for pod in living),
+            "replicas": replicas,
+            "readyReplicas": min(replicas, sum(pod.ready for pod in living)),
             "selector": selector(situation.job.uid),
             "startTime": situation.start_time,
             "completionTime": situation.completion_time,

@@ -75,3 +75,12 @@ def test_a_member_that_has_succeeded_takes_no_place_from_the_others() -> None:
     world.exit(0)
     world.settle()
     assert orders_of(world).expected == {1, 2}
+
+
+def test_autoscalers_see_the_wanted_nodes_alone() -> None:
+    world = with_spare()
+    assert (world.status["replicas"], world.status["readyReplicas"]) == (2, 2)
+    world.vanish(2)
+    world.vanish(1)
+    world.step()
+    assert world.status["replicas"] == 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from elasticjob.operator.policies.spare_nodes import places, pods_wanted, surplus
+from elasticjob.operator.policies.spare_nodes import counted_replicas, places, pods_wanted, surplus
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,8 @@ def test_spares_have_pods_and_no_place(size: int, spares: int, most: int, pods: 
 )
 def test_a_group_that_is_too_large_lets_go_of_the_highest(members: str, size: int, spares: int, beyond: str) -> None:
     assert surplus(set(map(int, members)), size=size, spares=spares) == set(map(int, beyond))
+
+
+@pytest.mark.parametrize(("living", "counted"), [(0, 0), (1, 1), (2, 2), (3, 2)])
+def test_autoscalers_never_see_more_than_the_wanted_nodes(living: int, counted: int) -> None:
+    assert counted_replicas(living, size=2) == counted
