@@ -11,7 +11,7 @@ from tests.cluster import packages
 from tests.cluster.build import binaries
 from tests.cluster.cleanup import take_down
 from tests.cluster.errors import ClusterError
-from tests.cluster.etcd import LOOPBACK, PORTS, etcd_url, start_etcd
+from tests.cluster.etcd import LOOPBACK, PORTS, Certificates, etcd_url, start_etcd
 from tests.cluster.processes import kill_all, tagged
 from tests.cluster.state import ETCD, Record, create, load, save
 
@@ -24,6 +24,7 @@ class EtcdServer:
     program: Path
     v2: bool
     address: str = LOOPBACK
+    certificates: Certificates | None = None
 
     @property
     def _record(self) -> Record:
@@ -50,12 +51,12 @@ class EtcdServer:
     @property
     def url(self) -> str:
         """The client endpoint as a URL."""
-        return etcd_url(self._record, self.address)
+        return etcd_url(self._record, self.address, tls=self.certificates is not None)
 
     def start(self) -> None:
         """Start it and wait until it serves."""
         record = self._record
-        process = start_etcd(self.program, record, v2=self.v2, address=self.address)
+        process = start_etcd(self.program, record, v2=self.v2, address=self.address, certificates=self.certificates)
         save(replace(record.with_process(process), ready=True))
 
     def stop(self) -> None:
@@ -66,10 +67,12 @@ class EtcdServer:
 
 
 @contextmanager
-def etcd_server(name: str, *, v2: bool, address: str = LOOPBACK) -> Iterator[EtcdServer]:
+def etcd_server(
+    name: str, *, v2: bool, address: str = LOOPBACK, certificates: Certificates | None = None
+) -> Iterator[EtcdServer]:
     """A running etcd server, gone with its data at the end. Only Debian's old one serves the v2 API.
 
-    Pods reach it at an address of this machine that is not the loopback one.
+    Pods reach it at an address of this machine that is not the loopback one. With certificates it speaks TLS only.
     """
     if v2:
         packages.ensure(packages.ETCD_V2_PACKAGES)
@@ -77,7 +80,7 @@ def etcd_server(name: str, *, v2: bool, address: str = LOOPBACK) -> Iterator[Etc
     else:
         program = binaries() / "etcd"
     record = create(name, level=ETCD, ports=PORTS, owned=True)
-    server = EtcdServer(name=name, program=program, v2=v2, address=address)
+    server = EtcdServer(name=name, program=program, v2=v2, address=address, certificates=certificates)
     try:
         server.start()
         yield server

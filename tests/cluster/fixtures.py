@@ -7,6 +7,7 @@ process be killed, the next one that starts a cluster removes what it left (see 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -74,6 +75,7 @@ def full_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """Two nodes that run pods, Services and names. A full cluster that is up already is reused and left running."""
     running = clusters.find_full()
     if running is not None:
+        _mend(running)
         yield running
         return
     if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1:
@@ -84,6 +86,15 @@ def full_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield cluster
     finally:
         clusters.down(cluster.name)
+
+
+def _mend(cluster: Cluster) -> None:
+    """Undo what a test run did to the nodes that was killed before it could."""
+    for process in cluster.record.processes.values():
+        os.kill(process.pid, signal.SIGCONT)
+    for node in cluster.nodes:
+        cluster.start_node(node)
+    cluster.kubectl("uncordon", *cluster.nodes)
 
 
 @pytest.fixture(scope="session")

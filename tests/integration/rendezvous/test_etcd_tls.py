@@ -1,8 +1,7 @@
 """The etcd backends over TLS with client certificates, against servers that demand them."""
 
-import subprocess
+import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,71 +10,27 @@ import pytest
 from elasticjob.rendezvous.backend import RendezvousBackend
 from elasticjob.rendezvous.backends import create_backend
 from elasticjob.rendezvous.errors import RendezvousConnectionError
-from elasticjob.rendezvous.etcd_server import find_free_port
 from elasticjob.rendezvous.parameters import RendezvousParameters
 from elasticjob.rendezvous.store import Store
-from tests.cluster.build import binaries
-from tests.cluster.packages import ETCD_V2_PACKAGES, ensure
-from tests.cluster.pki import create_authority, issue
+from tests.cluster.etcd import LOOPBACK, Certificates
+from tests.cluster.etcd_server import etcd_server
+from tests.cluster.pki import create_authority
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
 
 Make = Callable[..., tuple[RendezvousBackend, Store]]
 
 
-@contextmanager
-def tls_server(program: Path, directory: Path, *flags: str) -> Iterator[int]:
-    """An etcd that speaks TLS only and demands a client certificate."""
-    with find_free_port() as client, find_free_port() as peer:
-        port, peer_port = client.getsockname()[1], peer.getsockname()[1]
-    url, peer_url = f"https://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
-    process = subprocess.Popen(
-        [
-            program,
-            f"--data-dir={directory / 'data'}",
-            f"--listen-client-urls={url}",
-            f"--advertise-client-urls={url}",
-            f"--listen-peer-urls={peer_url}",
-            f"--initial-advertise-peer-urls={peer_url}",
-            f"--initial-cluster=default={peer_url}",
-            f"--cert-file={directory / 'server.crt'}",
-            f"--key-file={directory / 'server.key'}",
-            f"--trusted-ca-file={directory / 'ca.crt'}",
-            "--client-cert-auth",
-            "--unsafe-no-fsync",
-            *flags,
-        ],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    try:
-        # The same words in all versions: it serves from then on.
-        assert any("serving client" in line for line in process.stderr)
-        yield port
-    finally:
-        process.kill()
-        process.communicate()
-
-
 @pytest.fixture(params=["etcd", "etcd-v2"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
     """Makes backends for a TLS server."""
-    authority = create_authority("etcd")
-    (tmp_path / "ca.crt").write_bytes(authority.certificate)
-    issue(authority, common_name="server", hosts=["127.0.0.1"]).write(tmp_path, "server")
-    issue(authority, common_name="client").write(tmp_path, "client")
-    if request.param == "etcd":
-        program, flags = binaries() / "etcd", []
-    else:
-        ensure(ETCD_V2_PACKAGES)
-        program, flags = ETCD_V2_PACKAGES["etcd-server"], ["--enable-v2"]
-    with tls_server(program, tmp_path, *flags) as port:
+    certificates, name = Certificates.issue(tmp_path, host=LOOPBACK), str(request.param)
+    is_v2 = name == "etcd-v2"
+    with etcd_server(f"tls-{name}-{os.getpid()}", v2=is_v2, certificates=certificates) as server:
 
         def made(**options: Any) -> tuple[RendezvousBackend, Store]:
-            name = str(request.param)
-            endpoint = f"127.0.0.1:{port}"
-            return create_backend(name, RendezvousParameters(name, endpoint, "run", 1, 1, read_timeout=5, **options))
+            params = RendezvousParameters(name, server.endpoint, "run", 1, 1, read_timeout=5, **options)
+            return create_backend(name, params)
 
         yield made
 
