@@ -120,7 +120,7 @@ class RunView:
         deadline_seconds: Seconds until the open round completes (last call) or fails (join), else None.
         begins_anew: Whether the group in the open round has no member of the last one, so that nobody is kept from
             training by waiting.
-        worker_failures: How often workers failed and were restarted in place since the run began.
+        worker_failures: How often workers failed in place since the run began. One more than may fail has ended it.
         cause: Why the newest round was formed or is to be replaced, for people.
         last_round_seconds: How long the newest round took to form.
         failed: Why the run cannot go on (join time-out, budget spent), else empty. The operator decides what follows.

@@ -238,6 +238,7 @@ def test_one_failure_more_than_allowed_fails_the_run_and_forms_no_round() -> Non
     waiters = driver.join_all(*ALL, failure=3)
     view = driver.coordinator.view(driver.now)
     assert "exit code 3" in view.failed
+    assert view.worker_failures == 2
     assert driver.coordinator.round == 2
     assert all(waiter not in driver.answers for waiter in waiters)
     driver.close(CloseReason.FAILED, view.failed)

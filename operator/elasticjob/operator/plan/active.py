@@ -112,7 +112,8 @@ def _told(situation: Situation, one: NodeEnd) -> str:
 
 def _budget(situation: Situation) -> Verdict | None:
     failed = [one for one in situation.ends if one.end.kind is EndKind.FAILED]
-    last = _told(situation, failed[-1]) if failed else ""
+    in_place = situation.view.cause if situation.view and situation.view.failed else ""
+    last = _told(situation, failed[-1]) if failed else in_place
     in_view = situation.view.worker_failures if situation.view else 0
     return budget(
         max_restarts=situation.spec.max_restarts,

@@ -134,6 +134,7 @@ class Membership:
         state = self.rounds.settle(failures=self.failures + charge, epoch=self.epoch, now=now)
         limit = self.orders.max_worker_failures
         if state is not None and limit is not None and charge and state.failures > limit:
+            self.failures = state.failures
             self._fail(f"{incident.failure if incident else ''}; workers may fail {limit} times")
         elif state is not None:
             self.failures = state.failures

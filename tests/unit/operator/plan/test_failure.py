@@ -227,6 +227,17 @@ def test_a_restart_time_out_of_the_rendezvous_ends_the_job() -> None:
     assert world.condition("Failed")["message"] == "only 1 of min 2 nodes joined within 600 s"
 
 
+def test_a_budget_that_workers_spent_in_place_ends_the_job_for_the_reason_that_pods_have() -> None:
+    world = running(2, restartPolicy={"maxRestarts": 2})
+    cause = "the workers of digits-1 failed with exit code 7"
+    world.wait(0, 1, worker_failures=3, cause=cause, failed=f"{cause}; workers may fail 2 times")
+    world.settle()
+    failed = world.condition("Failed")
+    assert failed["reason"] == "MaxRestartsExceeded"
+    assert failed["message"] == f"3 failures exceed restartPolicy.maxRestarts (2); last: {cause}"
+    assert world.status["restarts"]["failures"] == 3
+
+
 def test_an_event_names_the_pod_that_failed() -> None:
     world = running(2)
     world.exit(1, 7, message="ValueError: no data")
