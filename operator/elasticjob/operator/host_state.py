@@ -179,9 +179,8 @@ class StateKeeper:
         pause = FIRST_PAUSE
         while not run.is_forgotten and not run.is_lost:
             try:
-                return await self._in_pool(run, access)
+                return await self._in_pool(run, lambda: self._counted(access))
             except LeadershipLostError as error:
-                self._metrics.stale_writes_refused.inc()
                 self._told.lost(run, str(error))
             except (RendezvousStateError, ValueError) as error:
                 self._told.corrupt(run, str(error))
@@ -191,6 +190,14 @@ class StateKeeper:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
         return None
+
+    def _counted(self, access: Callable[[], T]) -> T:
+        """Count a refusal in the thread that meets it: a leader that was paused ends all else when it wakes up."""
+        try:
+            return access()
+        except LeadershipLostError:
+            self._metrics.stale_writes_refused.inc()
+            raise
 
     def _store(self, run: Run) -> FencedStore:
         settings = (run.orders.backend, dict(run.orders.backend_conf))

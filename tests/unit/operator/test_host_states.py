@@ -3,9 +3,11 @@
 import asyncio
 import threading
 
-from elasticjob.rendezvous.backend import RendezvousBackend
+from elasticjob.rendezvous.backend import RendezvousBackend, Token
+from elasticjob.rendezvous.encoding import encode
 from elasticjob.rendezvous.orders import RunOrders
 from elasticjob.rendezvous.protocol import JoinFormed, JoinRequest
+from elasticjob.rendezvous.state import State
 
 from .hosted import RUN, Cell, Setting, orders, serving, unreachable
 
@@ -35,6 +37,21 @@ class ByEndpoint(Setting):
         if run.backend_conf["endpoint"] == "wrong":
             cell.trouble = unreachable()
         return cell
+
+
+class OnItsWay(Cell):
+    """A write, once it is told to, is on its way for as long as a test likes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_slow = False
+        self.began, self.arrives = threading.Event(), threading.Event()
+
+    def set_state(self, state: bytes, token: Token | None = None) -> tuple[bytes, Token, bool] | None:
+        if self.is_slow:
+            self.began.set()
+            self.arrives.wait(20)
+        return super().set_state(state, token)
 
 
 class Silent(Setting):
@@ -118,3 +135,26 @@ async def test_a_server_that_does_not_answer_holds_up_no_run_of_another_kind() -
     async with serving(setting, *stuck, orders(1)) as hosted:
         await hosted.viewed(lambda view: view.taken_over)
         release.set()
+
+
+async def test_a_late_write_is_counted_although_its_leader_has_ended_meanwhile() -> None:
+    cell = OnItsWay()
+    setting = Setting(cells={RUN: cell})
+    async with serving(setting, orders(1)) as hosted:
+        await hosted.viewed(lambda view: view.taken_over)
+        cell.is_slow = True
+        joining = asyncio.create_task(hosted.host.join(RUN, "uid-0", JOIN))
+        await asyncio.to_thread(cell.began.wait, 20)
+    await asyncio.gather(joining, return_exceptions=True)
+    cell.overwrite(encode(State(round=1, epoch=9)))
+    cell.arrives.set()
+
+    def count() -> float | None:
+        return setting.metrics.registry.get_sample_value("elasticjob_rendezvous_stale_writes_refused_total")
+
+    async with asyncio.timeout(20):
+        while True:
+            if count() == 1:
+                break
+            await asyncio.sleep(0.005)
+    assert cell.writes == 1
