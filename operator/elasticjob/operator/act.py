@@ -24,10 +24,11 @@ from elasticjob.operator.actions import (
     UpdateDisruptionBudget,
 )
 from elasticjob.operator.cache import Cache, JobKey
+from elasticjob.operator.constants import KIND, REASON_PREDECESSOR
 from elasticjob.operator.errors import AlreadyExists, ClusterError, Conflict, NotFound, NotLeader
 from elasticjob.operator.ports import Body, Clock, ClusterPort, Resource
 from elasticjob.operator.problems import Problems
-from elasticjob.operator.resources import DISRUPTION_BUDGETS, JOBS, PODS, SERVICES
+from elasticjob.operator.resources import DISRUPTION_BUDGETS, JOBS, KINDS, PODS, SERVICES
 
 
 @dataclass(kw_only=True)
@@ -54,6 +55,10 @@ class Owner:
 
 class ForeignOwner(AlreadyExists):
     """The name is taken by an object that does not belong to this job."""
+
+
+class PredecessorRemains(AlreadyExists):
+    """The name is taken by an object of the deleted job that had this job's name: the garbage collector removes it."""
 
 
 class Actor:
@@ -133,6 +138,12 @@ class Actor:
         found = await self._cluster.get(resource, namespace=owner.key.namespace, name=name)
         if controller_uid(found) == owner.uid:
             return found
+        if _belonged_to_predecessor(found, owner):
+            raise PredecessorRemains(
+                f"Waits for {KINDS[resource]} {name} of the deleted job of the same name to be removed",
+                status=409,
+                reason=REASON_PREDECESSOR,
+            )
         raise ForeignOwner(
             f'{resource.plural} "{name}" already exists and is not controlled by this job',
             status=409,
@@ -184,6 +195,16 @@ async def _unless_gone(call: Awaitable[Body]) -> Body | None:
         return await call
     except (NotFound, Conflict):
         return None
+
+
+def _belonged_to_predecessor(body: Body, owner: Owner) -> bool:
+    owners: list[dict[str, Any]] = body["metadata"].get("ownerReferences") or []
+    return any(
+        one.get("controller")
+        and (one.get("kind"), one.get("name")) == (KIND, owner.key.name)
+        and one["uid"] != owner.uid
+        for one in owners
+    )
 
 
 def controller_uid(body: Body) -> str:

@@ -211,7 +211,10 @@ class _Session:
         if event_type is None and self._cache.knows(resource, body):
             self._relisted.set()
         seen = self._cache.see(resource, body, deleted=event_type == "DELETED")
-        if seen.changed and seen.key:
+        if seen.key is None:
+            return
+        made_room = event_type == "DELETED" and self._reconciler.gone(resource, seen.key, body["metadata"]["name"])
+        if seen.changed or made_room:
             self.add(seen.key)
 
     def add(self, key: JobKey) -> None:

@@ -36,7 +36,7 @@ from elasticjob.operator.ports import (
     Resource,
 )
 from elasticjob.operator.problems import Problems
-from elasticjob.operator.resources import DISRUPTION_BUDGETS, JOBS, PODS, SERVICES
+from elasticjob.operator.resources import DISRUPTION_BUDGETS, JOBS, KINDS, PODS, SERVICES
 
 _log = logging.getLogger(__name__)
 
@@ -113,6 +113,10 @@ class Reconciler:
         except ClusterError as error:
             _log.warning("cannot reconcile: %s", error, extra={"job": str(key)})
             return _failure(error)
+
+    def gone(self, resource: Resource, key: JobKey, name: str) -> bool:
+        """An object is gone. Returns whether a call that it was in the way of, or was about it, may be made again."""
+        return self._problems.solve(key, f"{KINDS[resource]}/{name}")
 
     def reset(self) -> None:
         """Forget what belongs to an earlier leadership; the cache stays."""

@@ -18,6 +18,10 @@ WATCHED = (JOBS, PODS, SERVICES, DISRUPTION_BUDGETS)
 """What the cache holds. Rendezvous state is not watched: only its keeper reads and writes it."""
 
 
+KINDS = {JOBS: constants.KIND, PODS: "Pod", SERVICES: "Service", DISRUPTION_BUDGETS: "PodDisruptionBudget"}
+"""How those are called where people read of them."""
+
+
 def selector_of(resource: Resource) -> str:
     """The label selector by which objects of one kind are listed and watched."""
     return "" if resource == JOBS else constants.LABEL_JOB_UID

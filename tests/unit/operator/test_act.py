@@ -148,6 +148,23 @@ async def test_an_existing_pod_of_somebody_else_is_a_problem(
     assert cache.count(PODS) == 0
 
 
+async def test_what_a_deleted_job_of_the_name_has_left_is_waited_for(
+    actor: Actor, cluster: ScriptedCluster, problems: Problems
+) -> None:
+    def answer(call: Call) -> Body:
+        if call.verb == "create":
+            raise AlreadyExists("exists", status=409)
+        left = child(call.name, "old", owner="former-uid")
+        left["metadata"]["ownerReferences"][0] |= {"kind": "ElasticJob", "name": "digits"}
+        return left
+
+    cluster.answer = answer
+    await actor.act(OWNER, [CreateService(body={"metadata": {"name": "digits"}})])
+    (problem,) = problems.of(OWNER.key, now=0)
+    assert problem.passes
+    assert problem.message == "Waits for Service digits of the deleted job of the same name to be removed"
+
+
 async def test_nothing_is_created_once_the_deletion_is_known(
     actor: Actor, cluster: ScriptedCluster, cache: Cache
 ) -> None:

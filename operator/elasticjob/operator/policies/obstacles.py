@@ -54,6 +54,11 @@ class ApiProblem:
         return self.at + min(LONGEST_RETRY, FIRST_RETRY * 2.0 ** min(self.count - 1, 10))
 
     @property
+    def passes(self) -> bool:
+        """Whether nobody refused anything: what is in the way is about to be removed by Kubernetes itself."""
+        return self.reason == constants.REASON_PREDECESSOR
+
+    @property
     def permanent(self) -> bool:
         """Whether the object itself is at fault, so that no retry can help.
 
@@ -99,10 +104,14 @@ def _waiting_container(status: Mapping[str, Any]) -> Obstacle | None:
 
 def refusals(problems: Iterable[ApiProblem]) -> tuple[Obstacle, ...]:
     """What the API server refuses, in its own words."""
-    return tuple(
-        Obstacle(reason=constants.REASON_CREATION_REFUSED, message=f"{one.target} was refused: {_words(one.message)}")
-        for one in sorted(problems, key=lambda one: one.target)
-    )
+    return tuple(_refusal(one) for one in sorted(problems, key=lambda one: (one.passes, one.target)))
+
+
+def _refusal(problem: ApiProblem) -> Obstacle:
+    if problem.passes:
+        return Obstacle(reason=problem.reason, message=problem.message)
+    message = f"{problem.target} was refused: {_words(problem.message)}"
+    return Obstacle(reason=constants.REASON_CREATION_REFUSED, message=message)
 
 
 def joined_messages(obstacles: Iterable[Obstacle]) -> str:

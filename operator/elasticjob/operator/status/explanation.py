@@ -56,7 +56,7 @@ def _dead_end(situation: Situation) -> str:
         for index in wanted
         if (pod := situation.current.get(index)) and pod.obstacle and pod.uid not in situation.joined
     }
-    refused = {problem.target for problem in situation.problems}
+    refused = {problem.target for problem in situation.problems if not problem.passes}
     blocked |= {index for index in wanted - situation.current.keys() if _target(situation, index) in refused}
     able = len(wanted) - len(blocked)
     if situation.formed or not blocked or able >= needed:

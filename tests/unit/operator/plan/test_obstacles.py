@@ -1,5 +1,7 @@
 """Pods that cannot be made or started."""
 
+from dataclasses import replace
+
 from elasticjob.operator.plan import ApiProblem, CreatePod, CreateService
 from tests.unit.operator.world import World, running
 
@@ -49,6 +51,33 @@ def test_when_the_obstacle_is_gone_the_job_goes_on_by_itself() -> None:
     world.settle()
     assert world.names() == ["digits-0-0", "digits-1-0"]
     assert world.condition("Ready")["reason"] != "CreationRefused"
+
+
+def test_what_a_deleted_job_of_the_name_has_left_is_said_to_be_waited_for_and_is_no_warning() -> None:
+    world = World()
+    waits = "Waits for Service digits of the deleted job of the same name to be removed"
+    world.problems = (
+        ApiProblem(
+            target="Service/digits", status=409, reason="PredecessorRemains", message=waits, at=world.clock, count=1
+        ),
+    )
+    plan = world.settle()
+    assert not any(isinstance(action, CreateService) for action in plan.actions)
+    ready = world.condition("Ready")
+    assert ready["reason"] == "PredecessorRemains"
+    assert ready["message"] == f"0 of 2 joined (min 2). {waits}. digits-0 is Pending. digits-1 is Pending."
+    assert "Obstacle" not in world.reasons()
+    world.later(1)
+    assert any(isinstance(action, CreateService) for action in world.plan().actions)
+
+
+def test_pods_of_a_deleted_job_of_the_name_do_not_mean_that_no_round_can_form() -> None:
+    world = World()
+    waits = "Waits for Pod digits-1-0 of the deleted job of the same name to be removed"
+    refused(world, status=409, message=waits)
+    world.problems = (replace(world.problems[0], reason="PredecessorRemains"),)
+    world.settle()
+    assert world.condition("Ready")["message"] == f"0 of 2 joined (min 2). {waits}. digits-0 is Pending."
 
 
 def test_a_template_that_no_pod_can_be_made_of_fails_the_job() -> None:
