@@ -5,6 +5,9 @@ writes into the status of pods what a real one would.
 """
 
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -87,6 +90,18 @@ class Site:
     def kubectl(self, *arguments: str, input: str | None = None) -> str:
         """Run kubectl in the namespace."""
         return self.cluster.kubectl("-n", self.namespace, *arguments, input=input)
+
+    def plugin(self, command: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Run `kubectl elasticjob` about the job."""
+        program = self.cluster.kubectl.program.parent
+        where = ["-n", self.namespace, "--kubeconfig", str(self.cluster.kubeconfig)]
+        return subprocess.run(
+            [sys.executable, "-m", "elasticjob.operator.plugin.main", command, JOB, *arguments, *where],
+            env={**os.environ, "PATH": f"{program}{os.pathsep}{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     def create(self, **spec: Any) -> None:
         """Create the job."""
@@ -177,14 +192,11 @@ class Site:
         self.bind(pod)
         self._patch(pod, phase="Pending", state={"waiting": {"reason": "ImagePullBackOff", "message": message}})
 
-    def evict(self, pod: str) -> None:
-        """What `kubectl drain` asks for, once the disruption controller has counted the pods of the job."""
-        counts = {"expectedPods": 2, "currentHealthy": 2, "desiredHealthy": 1, "disruptionsAllowed": 1}
+    def allow_evictions(self, allowed: int) -> None:
+        """What the disruption controller writes once it has counted two pods of the job that run, or one."""
+        counts = {"expectedPods": 2, "currentHealthy": 1 + allowed, "desiredHealthy": 1, "disruptionsAllowed": allowed}
         patch = json.dumps({"status": {**counts, "observedGeneration": 1}})
         self.kubectl("patch", "poddisruptionbudget", JOB, "--subresource=status", "--type=merge", "-p", patch)
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": self.namespace}}
-        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/eviction"
-        self.kubectl("create", "--raw", path, "-f", "-", input=json.dumps(body))
 
     def finish_deletion(self, *pods: str) -> None:
         """The containers of pods that are being deleted have ended."""

@@ -39,6 +39,16 @@ class Job:
         """When it was created."""
         return moment(text(self._metadata, "creationTimestamp"))
 
+    @property
+    def replicas(self) -> int:
+        """How many nodes it wants."""
+        return number(self.spec, "replicas")
+
+    @property
+    def least(self) -> int:
+        """The fewest nodes that train."""
+        return number(self.spec, "minReplicas") or self.replicas
+
     @cached_property
     def status(self) -> ElasticJobStatus:
         """What was observed, understood."""

@@ -45,7 +45,7 @@ def picture(body: Mapping[str, Any], *, now: datetime, style: Style) -> list[str
 
 def _head(job: Job, now: datetime, style: Style) -> list[str]:
     phase = job.status.phase or constants.PHASE_PENDING
-    size = text(job.raw_status, "size") or f"0/{number(job.spec, 'replicas')}"
+    size = text(job.raw_status, "size") or f"0/{job.replicas}"
     words = [
         style.paint(job.name, BOLD),
         style.paint(phase, _PHASE_COLOURS.get(phase, YELLOW)),
@@ -57,9 +57,8 @@ def _head(job: Job, now: datetime, style: Style) -> list[str]:
 
 
 def _limits(job: Job) -> str:
-    replicas = number(job.spec, "replicas")
-    least, most = number(job.spec, "minReplicas") or replicas, number(job.spec, "maxReplicas")
-    return f"min {least}, max {most}" if most else f"min {least}"
+    most = number(job.spec, "maxReplicas")
+    return f"min {job.least}, max {most}" if most else f"min {job.least}"
 
 
 def _age(job: Job, now: datetime) -> str:

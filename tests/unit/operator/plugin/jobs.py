@@ -3,6 +3,8 @@
 from datetime import datetime, timezone
 from typing import Any
 
+from elasticjob.operator.constants import LABEL_ATTEMPT, LABEL_NODE_INDEX
+
 NOW = datetime(2030, 1, 1, 14, 10, 0, tzinfo=timezone.utc)
 Body = dict[str, Any]
 
@@ -95,3 +97,13 @@ def waiting(reason: str, message: str, **more: Any) -> Body:
         "nodes": [node(0, "INIT"), node(1, "INIT", node="", reason="Unschedulable", message="is Pending: no room")],
     }
     return job(status={**status, **more})
+
+
+def pod(index: int, *, attempt: int = 0, machine: str = "", phase: str = "Running", **metadata: Any) -> Body:
+    labels = {LABEL_NODE_INDEX: str(index), LABEL_ATTEMPT: str(attempt)}
+    name = f"digits-{index}-{attempt}"
+    return {
+        "metadata": {"name": name, "uid": f"uid-{index}-{attempt}", "labels": labels, **metadata},
+        "spec": {"nodeName": machine or f"worker-{index}"},
+        "status": {"phase": phase},
+    }

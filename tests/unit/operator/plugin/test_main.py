@@ -15,7 +15,7 @@ import pytest
 
 from elasticjob.operator.plugin.main import main
 from elasticjob.operator.plugin.screen import Screen, style_for
-from tests.unit.operator.plugin.jobs import condition, running
+from tests.unit.operator.plugin.jobs import condition, pod, running
 
 
 class Terminal(io.StringIO):
@@ -27,11 +27,18 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with what `kubectl` answers, `out`, `err` and `code`, and where it notes its arguments, `args`."""
+    """A directory with what `kubectl` answers, `out`, `err`, `code`, and `refused` for what is created.
+
+    There it notes its arguments, `args`, and the last object that was `given` to it.
+    """
     program = tmp_path / "kubectl"
-    program.write_text('#!/bin/sh\ncd "$(dirname "$0")"\necho "$@" >> args\ncat out\ncat err >&2\nexit "$(cat code)"\n')
+    program.write_text(
+        '#!/bin/sh\ncd "$(dirname "$0")"\necho "$@" >> args\n'
+        '[ "$1" = create ] && { cat > given; cat refused >&2; test ! -s refused; exit; }\n'
+        'cat out\ncat err >&2\nexit "$(cat code)"\n'
+    )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    for name, text in (("out", ""), ("err", ""), ("code", "0")):
+    for name, text in (("out", ""), ("err", ""), ("code", "0"), ("refused", "")):
         (tmp_path / name).write_text(text)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     return tmp_path
@@ -92,6 +99,40 @@ def test_a_refusal_is_told_in_one_line(
     error = capsys.readouterr().err
     assert told in error
     assert error.count("\n") == 1
+
+
+def test_a_drain_evicts_the_pod_of_the_node(answers: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer(answers, {**running(), "items": [pod(0), pod(1)]})
+    assert main(["drain", "digits", "digits-1", "--context", "far"]) == 0
+    assert capsys.readouterr().out.startswith("digits-1 (pod digits-1-0 on machine worker-1) has been asked to leave.")
+    assert json.loads((answers / "given").read_text())["metadata"] == {"name": "digits-1-0", "namespace": "train"}
+    last = (answers / "args").read_text().splitlines()[-1]
+    assert last.startswith("create --context=far --raw /api/v1/namespaces/train/pods/digits-1-0/eviction")
+
+
+def test_a_pod_that_leaves_already_is_not_evicted_again(answers: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer(answers, {**running(), "items": [pod(0, deletionTimestamp="2030-01-01T14:00:00Z")]})
+    assert main(["drain", "digits", "digits-0"]) == 0
+    assert "leaves already" in capsys.readouterr().out
+    assert not (answers / "given").exists()
+
+
+def test_a_refused_drain_is_told_in_the_words_of_the_api(answers: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer(answers, {**running(), "items": [pod(0)]})
+    (answers / "refused").write_text("Error from server (TooManyRequests): Cannot evict pod as it would violate …")
+    assert main(["drain", "digits", "digits-0"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "was not evicted: Cannot evict pod as it would violate …" in shown.err
+
+
+def test_an_unknown_node_is_told_with_the_known_ones(answers: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer(answers, {**running(), "items": [pod(0)]})
+    assert main(["drain", "digits", "digits-9"]) == 1
+    assert capsys.readouterr().err == (
+        "error: digits has no node, no pod and no machine 'digits-9'. "
+        "It has digits-0 (pod digits-0-0 on machine worker-0)\n"
+    )
 
 
 def test_a_missing_kubectl_is_named(
