@@ -76,6 +76,8 @@ class Node:
     released_at: float = 0.0
     round: int = 0
     rank: int = 0
+    beats: int = 0
+    """Heartbeats that were answered."""
 
     def request(self, method: str, path: str, body: object = None) -> bytes:
         content = b"" if body is None else json.dumps(body).encode()
@@ -117,6 +119,7 @@ class Node:
             if raw.startswith(b"HTTP/"):  # a refusal
                 return
             answer = json.loads(raw)
+            self.beats += 1
             if answer["waiting"] or answer["evicted"] or answer["closed"]:
                 if self.told is not None:
                     self.told(self, time.monotonic())
@@ -124,18 +127,34 @@ class Node:
             await asyncio.sleep(max(LEAST_PAUSE_SECONDS, started + pause - loop.time()))
 
 
-async def connect(server: Server, connections: list[Connection]) -> None:
-    """Open TLS connections, some at a time."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    context = ssl.create_default_context(cafile=server.ca_file)
-    gate = asyncio.Semaphore(_CONNECTING_AT_ONCE)
-    loop = asyncio.get_running_loop()
+class Dialer:
+    """Opens TLS connections to one server, some at a time, each for a call that follows at once."""
 
-    async def one(connection: Connection) -> None:
-        async with gate:
-            await loop.create_connection(
-                lambda: connection, "127.0.0.1", server.port, ssl=context, server_hostname="127.0.0.1"
+    def __init__(self, server: Server) -> None:
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        self._port = server.port
+        self._context = ssl.create_default_context(cafile=server.ca_file)
+        self._gate = asyncio.Semaphore(_CONNECTING_AT_ONCE)
+
+    async def join(self, node: Node) -> None:
+        """Connect a node, and have it join until the round has formed."""
+        await self._open(node.joining)
+        await node.join()
+
+    async def beat(self, node: Node) -> None:
+        """Connect a node, and have it send heartbeats until there is something to tell."""
+        await self._open(node.beating)
+        await node.beat()
+
+    async def _open(self, connection: Connection) -> None:
+        async with self._gate:
+            await asyncio.get_running_loop().create_connection(
+                lambda: connection, "127.0.0.1", self._port, ssl=self._context, server_hostname="127.0.0.1"
             )
 
-    await asyncio.gather(*(one(connection) for connection in connections))
+
+async def until(is_so: Callable[[], object], *, pause: float = 0.05) -> None:
+    """Wait for what other tasks or the server bring about; the caller sets the time-out."""
+    while not is_so():  # noqa: ASYNC110 - there is no event to wait for
+        await asyncio.sleep(pause)

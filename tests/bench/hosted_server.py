@@ -26,6 +26,7 @@ from elasticjob.operator.clock import SystemClock
 from elasticjob.operator.constants import TOKEN_AUDIENCE
 from elasticjob.operator.errors import NotFound
 from elasticjob.operator.host import Host
+from elasticjob.operator.metrics import Metrics
 from elasticjob.operator.ports import Body
 from elasticjob.operator.rendezvous_server import relax_collector
 from elasticjob.operator.server import RendezvousHttpServer
@@ -85,23 +86,25 @@ async def _serve(directory: Path) -> None:
     tls = TlsKeeper(published, namespace="bench", name="tls", names=("127.0.0.1",), wall=SystemClock().wall)
     await tls.ensure()
     (directory / "ca.crt").write_text(tls.bundle)
+    metrics = Metrics()
     host = Host(
         epoch=1,
         backend_factory=lambda _: CountingBackend(),
         on_change=lambda namespace, job: None,
         on_lost=lambda message: None,
+        metrics=metrics,
     )
     server = RendezvousHttpServer(host, Authenticator(published), port=0, address="127.0.0.1", ssl_context=tls.context)
     relax_collector()
     await host.start()
     await server.start()
     _say({"port": server.port})
-    await asyncio.to_thread(_obey, host)
+    await asyncio.to_thread(_obey, host, metrics)
     await server.stop(grace=0.0)
     await host.stop()
 
 
-def _obey(host: Host) -> None:
+def _obey(host: Host, metrics: Metrics) -> None:
     for line in sys.stdin:
         told = json.loads(line)
         if "run" in told:
@@ -112,7 +115,8 @@ def _obey(host: Host) -> None:
                 time.sleep(0.002)
             _say({"applied": moment})
         else:
-            _say({"writes": CountingBackend.writes, "refusals": dict(host.refusals)})
+            held = metrics.registry.get_sample_value("elasticjob_rendezvous_connected_nodes")
+            _say({"writes": CountingBackend.writes, "refusals": dict(host.refusals), "held": held})
 
 
 def _orders(run_id: str, pods: list[int]) -> RunOrders:
@@ -164,6 +168,10 @@ class Server:
     def writes(self) -> int:
         """Durable writes so far."""
         return int(self._ask({})["writes"])
+
+    def held(self) -> int:
+        """Calls that are held open now."""
+        return int(self._ask({})["held"])
 
     def refusals(self) -> Mapping[str, int]:
         """Refused calls so far."""
