@@ -4,12 +4,13 @@ A pod that carries no usable index or attempt is none of ours to judge and is le
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from elasticjob.operator import constants
 from elasticjob.operator.model.stamps import parse_time
+from elasticjob.operator.policies.ends_in_place import EndsInPlace, ends_in_place
 from elasticjob.operator.policies.obstacles import Obstacle, pod_obstacle
 from elasticjob.operator.policies.pod_end import PodEnd, pod_end
 
@@ -27,7 +28,7 @@ class PodFacts:
         created: When it was made, or None if that is not known.
         conditions: Type and status of its conditions.
         stopped: Whether all its containers have ended. The phase follows a moment later.
-        container_restarts: How often the kubelet restarted the worker container.
+        ends_in_place: Ends of the worker container that the kubelet follows by a restart within the pod.
         end: Why it is over, or None.
         obstacle: What keeps it from starting, or None.
     """
@@ -41,9 +42,9 @@ class PodFacts:
     ready: bool
     deleting: bool
     target: bool
-    container_restarts: int
     end: PodEnd | None
     obstacle: Obstacle | None
+    ends_in_place: EndsInPlace = field(default_factory=EndsInPlace)
     stopped: bool = False
     created: datetime | None = None
     conditions: frozenset[tuple[str, str]] = frozenset()
@@ -71,6 +72,7 @@ def read_pod(pod: Mapping[str, Any], worker: str) -> PodFacts | None:
     attempt = _number(labels.get(constants.LABEL_ATTEMPT))
     if index is None or attempt is None or index >= 2 * constants.MAX_REPLICAS:
         return None
+    end = pod_end(pod, worker)
     return PodFacts(
         name=str(metadata.get("name") or ""),
         uid=str(metadata.get("uid") or ""),
@@ -87,8 +89,8 @@ def read_pod(pod: Mapping[str, Any], worker: str) -> PodFacts | None:
         stopped=_has_stopped(pod.get("spec") or {}, status),
         created=_moment(metadata.get("creationTimestamp")),
         conditions=_conditions(status),
-        container_restarts=_container_restarts(status, worker),
-        end=pod_end(pod, worker),
+        ends_in_place=_ends_in_place(status, worker, is_over=end is not None),
+        end=end,
         obstacle=pod_obstacle(pod),
     )
 
@@ -136,8 +138,8 @@ def _has_stopped(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
     return bool(containers) and all("terminated" in (one.get("state") or {}) for one in containers)
 
 
-def _container_restarts(status: Mapping[str, Any], worker: str) -> int:
+def _ends_in_place(status: Mapping[str, Any], worker: str, *, is_over: bool) -> EndsInPlace:
     for container in status.get("containerStatuses") or ():
         if container.get("name") == worker:
-            return int(container.get("restartCount") or 0)
-    return 0
+            return ends_in_place(container, is_over=is_over)
+    return EndsInPlace()

@@ -75,13 +75,6 @@ def test_names_that_no_service_can_have_are_refused(refusal: Refusal, name: str)
             {"restartPolicy": {"rules": [{"action": "Count", "onExitCodes": {"operator": "In", "values": [0]}}]}},
             "spec.restartPolicy.rules[0].onExitCodes.values[0]",
         ),
-        (
-            {
-                "restartPolicy": {"rules": [{"action": "Count", "onPodConditions": [{"type": "Ready"}]}]},
-                "template": pod(restartPolicy="OnFailure"),
-            },
-            "spec.restartPolicy.rules needs spec.template.spec.restartPolicy Never",
-        ),
         ({"replicas": 2, "stepSize": 4}, "spec.stepSize (4) must not exceed spec.replicas (2)"),
         (
             {"replicas": 8, "minReplicas": 3, "stepSize": 2},

@@ -169,7 +169,17 @@ def crash_looping_world() -> World:
     return world
 
 
-@pytest.mark.parametrize("make", [lambda: running(3), failed_world, suspended_world, crash_looping_world])
+def restarting_world() -> World:
+    world = running(2)
+    world.exit_in_place(1)
+    world.settle()
+    assert "endsInPlace" in world.status["ledger"]
+    return world
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: running(3), failed_world, suspended_world, crash_looping_world, restarting_world]
+)
 def test_the_schema_knows_every_field_of_the_status(make: type[World]) -> None:
     status = make().status
     assert list(schema.unknown_fields(schema.at("status"), status)) == []

@@ -62,6 +62,11 @@ def exits(code: int, **more: Any) -> Callable[[World], None]:
     return lambda world: world.exit(1, code, **more)
 
 
+def exits_in_place(code: int) -> Callable[[World], None]:
+    """The worker container ends, and the kubelet is about to restart it."""
+    return lambda world: world.exit_in_place(1, code)
+
+
 def fails(**status: Any) -> Callable[[World], None]:
     """The pod is put into phase Failed, and no container tells how it ended."""
 
@@ -121,6 +126,7 @@ CASES = (
     Case("the worker succeeds", exits(0)),
     Case("the worker fails", exits(1)),
     Case("the worker is killed by a signal that nobody announced", exits(143)),
+    Case("the worker fails, with `restartPolicy: OnFailure`", exits_in_place(1)),
     Case("out of memory", exits(137, why="OOMKilled")),
     Case("an init container fails", fails(initContainerStatuses=[INIT])),
     Case("`activeDeadlineSeconds` of the pod itself", fails(reason="DeadlineExceeded")),
@@ -140,6 +146,8 @@ CASES = (
     Case("the worker fails, the budget is spent", exits(1), {"maxRestarts": 0}),
     Case("a rule: `Ignore` exit code 42", exits(42), rule("Ignore", **IN_42)),
     Case("a rule: `FailJob` on exit code 42", exits(42), rule("FailJob", **IN_42)),
+    Case("a rule: `Ignore` exit code 42, with `OnFailure`", exits_in_place(42), rule("Ignore", **IN_42)),
+    Case("a rule: `FailJob` on exit code 42, with `OnFailure`", exits_in_place(42), rule("FailJob", **IN_42)),
     Case("a rule: `Count` disruptions", is_taken("PreemptionByScheduler"), rule("Count", **DISRUPTED)),
 )
 
@@ -182,6 +190,8 @@ def _follows(world: World, before: list[str]) -> str:
         return f"the job fails: `{world.condition('Failed')['reason']}`"
     if len(world.created) > len(before):
         return "a new pod"
+    if "endsInPlace" in world.status["ledger"]:
+        return "a restart in its pod"
     return "the others go on" if world.entry(0)["state"] == "RUNNING" else ""
 
 

@@ -33,8 +33,8 @@ def test_one_pod_with_damaged_labels_does_not_hide_the_others() -> None:
     assert [facts.index for facts in read_pods([raw("2"), raw("x"), raw("0")], "worker")] == [0, 2]
 
 
-def test_restarts_are_those_of_the_worker_container() -> None:
+def test_ends_in_place_are_those_of_the_worker_container() -> None:
     statuses = [{"name": "proxy", "restartCount": 9}, {"name": "worker", "restartCount": 2}]
     facts = read_pod(raw(status={"phase": "Running", "containerStatuses": statuses}), "worker")
     assert facts is not None
-    assert facts.container_restarts == 2
+    assert facts.ends_in_place.count == 2

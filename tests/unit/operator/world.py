@@ -217,6 +217,18 @@ class World:
             **status,
         }
 
+    def exit_in_place(self, index: int, code: int = 1, *, restarts: int = 0, message: str = "") -> None:
+        """The worker ends once more and the kubelet, which restarts it in its pod, backs off first."""
+        ended = {"exitCode": code, "reason": "Error", "message": message}
+        container = {"name": "worker", "restartCount": restarts, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+        self.pod(index)["status"]["containerStatuses"] = [{**container, "lastState": {"terminated": ended}}]
+
+    def restart_in_place(self, index: int) -> None:
+        """The kubelet starts the worker again."""
+        (container,) = self.pod(index)["status"]["containerStatuses"]
+        container["restartCount"] += 1
+        container["state"] = {"running": {}}
+
     def mark_deleted(self, index: int) -> None:
         self.pod(index)["metadata"]["deletionTimestamp"] = "2030-01-01T12:00:30Z"
 

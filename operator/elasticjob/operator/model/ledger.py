@@ -28,7 +28,8 @@ class Ledger:
         round_drained: Those of the disrupted nodes whose disruption was announced in time.
         quick_ends: How often in a row a node ended soon after its pod was made, by index.
         suspects: The machines that replacements should avoid, the newest first.
-        container_restarts: Restarts of the worker container by the kubelet that are counted, by index.
+        ends_in_place: Ends of the worker within its present pod that the kubelet restarts and that are counted, by
+            index.
         round: The newest formed round that was taken note of.
         base_round: Rounds up to this one belong to the time before the last suspension.
         resizes: How often the number of nodes was changed.
@@ -46,7 +47,7 @@ class Ledger:
     round_drained: frozenset[int] = frozenset()
     quick_ends: Mapping[int, int] = field(default_factory=dict)
     suspects: tuple[str, ...] = ()
-    container_restarts: Mapping[int, int] = field(default_factory=dict)
+    ends_in_place: Mapping[int, int] = field(default_factory=dict)
     round: int = 0
     base_round: int = 0
     resizes: int = 0
@@ -77,7 +78,7 @@ class Ledger:
             round_drained=parsed(data, "roundDrained", parse_indexes, frozenset()),
             quick_ends=parsed(data, "quickEnds", parse_numbers, {}),
             suspects=texts(data, "suspects"),
-            container_restarts=parsed(data, "containerRestarts", parse_numbers, {}),
+            ends_in_place=parsed(data, "endsInPlace", parse_numbers, {}),
             round=number(data, "round"),
             base_round=number(data, "baseRound"),
             resizes=number(data, "resizes"),
@@ -99,7 +100,7 @@ class Ledger:
                 "roundDrained": format_indexes(self.round_drained),
                 "quickEnds": format_numbers(self.quick_ends),
                 "suspects": list(self.suspects),
-                "containerRestarts": format_numbers(self.container_restarts),
+                "endsInPlace": format_numbers(self.ends_in_place),
                 "round": self.round,
                 "baseRound": self.base_round,
                 "resizes": self.resizes,

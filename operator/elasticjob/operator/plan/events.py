@@ -74,7 +74,8 @@ def _ends(situation: Situation) -> Iterable[EventFact]:
 def _told(situation: Situation, one: NodeEnd, words: str) -> str:
     code = f", exit code {one.end.exit_code}" if one.end.exit_code is not None else ""
     detail = f": {one.end.message}" if one.end.message else ""
-    return f"{node_name(situation.job.name, one.index)} {words} ({one.end.reason}{code}){detail}"
+    again = " and is restarted in its pod" if one.in_place else ""
+    return f"{node_name(situation.job.name, one.index)} {words}{again} ({one.end.reason}{code}){detail}"
 
 
 def _scaling(situation: Situation) -> Iterable[EventFact]:

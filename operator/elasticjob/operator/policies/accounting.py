@@ -25,12 +25,18 @@ QUICK_END = timedelta(seconds=120)
 
 @dataclass(frozen=True, kw_only=True)
 class NodeEnd:
-    """An attempt of a node that is over and was not before. `pod` is None if the pod is gone without a trace."""
+    """An end of a node that was not put down before. `pod` is None if the pod is gone without a trace.
+
+    Args:
+        in_place: 0 if the attempt is over. Else the kubelet restarts the worker in its pod, and this stands for so many
+            such ends.
+    """
 
     index: int
     attempt: int
     end: PodEnd
     pod: PodFacts | None = None
+    in_place: int = 0
 
     @property
     def announced(self) -> bool:
@@ -63,18 +69,19 @@ def account(ledger: Ledger, pods: Iterable[PodFacts], stamp: str) -> tuple[Ledge
         stamp: The present time, kept for the pause before a replacement.
 
     Returns:
-        The new ledger and the ends of nodes that belong to the job. An end of a node that does not belong to it any
-        more is put down, but charged to nobody.
+        The new ledger and the ends of nodes that belong to the job, those in place first. An end of a node that does
+        not belong to it any more is put down, but charged to nobody.
     """
     current = current_pods(ledger, pods)
     ledger = _see(ledger, current)
     ends = tuple(_new_ends(ledger, current))
-    restarts = _kubelet_restarts(ledger, current)
+    in_place = tuple(_ends_in_place(ledger, current))
     charged = tuple(one for one in ends if one.index in ledger.indexes)
     completed = ledger.completed.union(one.index for one in charged if one.end.kind is EndKind.SUCCEEDED)
     over = {one.index: one.attempt + 1 for one in ends if one.index not in completed}
     ledger = replace(ledger, ended={**ledger.ended, **over}, completed=completed)
-    return _blame(_charge(ledger, charged, restarts, stamp), charged, parse_time(stamp)), charged
+    told = (*in_place, *charged)
+    return _blame(_charge(ledger, told, stamp), charged, parse_time(stamp)), told
 
 
 def suspend(ledger: Ledger, pods: Iterable[PodFacts], formed: int) -> Ledger:
@@ -88,7 +95,7 @@ def suspend(ledger: Ledger, pods: Iterable[PodFacts], formed: int) -> Ledger:
         round_disruptions={},
         round_drained=frozenset(),
         quick_ends={},
-        container_restarts={},
+        ends_in_place={},
         round=max(ledger.round, formed),
         base_round=max(ledger.round, formed),
     )
@@ -105,10 +112,10 @@ def _see(ledger: Ledger, current: Mapping[int, PodFacts]) -> Ledger:
     """Note which attempts exist. A pod ahead of the ledger (a restored backup) shows that the older ones are over."""
     seen = {**ledger.seen, **{index: pod.attempt + 1 for index, pod in current.items()}}
     ended = {**ledger.ended, **{index: pod.attempt for index, pod in current.items()}}
-    restarts = {
-        index: count for index, count in ledger.container_restarts.items() if seen.get(index) == ledger.seen.get(index)
+    in_place = {
+        index: count for index, count in ledger.ends_in_place.items() if seen.get(index) == ledger.seen.get(index)
     }
-    return replace(ledger, seen=seen, ended=ended, container_restarts=restarts)
+    return replace(ledger, seen=seen, ended=ended, ends_in_place=in_place)
 
 
 def _new_ends(ledger: Ledger, current: Mapping[int, PodFacts]) -> Iterable[NodeEnd]:
@@ -124,25 +131,22 @@ def _new_ends(ledger: Ledger, current: Mapping[int, PodFacts]) -> Iterable[NodeE
             yield NodeEnd(index=index, attempt=attempt, end=pod.end, pod=pod)
 
 
-def _kubelet_restarts(ledger: Ledger, current: Mapping[int, PodFacts]) -> dict[int, int]:
-    """With `restartPolicy: OnFailure` the kubelet restarts the worker in its pod: a failure without an end."""
-    return {
-        index: pod.container_restarts - ledger.container_restarts.get(index, 0)
-        for index, pod in current.items()
-        if index in ledger.indexes and pod.container_restarts > ledger.container_restarts.get(index, 0)
-    }
+def _ends_in_place(ledger: Ledger, current: Mapping[int, PodFacts]) -> Iterable[NodeEnd]:
+    for index, pod in sorted(current.items()):
+        fresh = pod.ends_in_place.count - ledger.ends_in_place.get(index, 0)
+        last = pod.ends_in_place.last
+        if index in ledger.indexes and fresh > 0 and last is not None:
+            yield NodeEnd(index=index, attempt=pod.attempt, end=last, pod=pod, in_place=fresh)
 
 
-def _charge(ledger: Ledger, ends: Sequence[NodeEnd], restarts: Mapping[int, int], stamp: str) -> Ledger:
+def _charge(ledger: Ledger, ends: Sequence[NodeEnd], stamp: str) -> Ledger:
     failures, disruptions = dict(ledger.round_failures), dict(ledger.round_disruptions)
-    counted = dict(ledger.container_restarts)
-    for index, times in restarts.items():
-        failures[index] = failures.get(index, 0) + times
-        counted[index] = counted.get(index, 0) + times
+    in_place = dict(ledger.ends_in_place)
     for one in ends:
+        in_place[one.index] = in_place.get(one.index, 0) + one.in_place
         if one.end.kind is not EndKind.SUCCEEDED:
             numbers = failures if one.end.kind is EndKind.FAILED else disruptions
-            numbers[one.index] = numbers.get(one.index, 0) + 1
+            numbers[one.index] = numbers.get(one.index, 0) + max(1, one.in_place)
     drained = ledger.round_drained.union(one.index for one in ends if one.announced)
     charged = failures != ledger.round_failures or disruptions != ledger.round_disruptions
     return replace(
@@ -152,7 +156,7 @@ def _charge(ledger: Ledger, ends: Sequence[NodeEnd], restarts: Mapping[int, int]
         round_failures=failures,
         round_disruptions=disruptions,
         round_drained=drained,
-        container_restarts=counted,
+        ends_in_place={index: count for index, count in in_place.items() if count},
         charged_at=stamp if charged else ledger.charged_at,
     )
 

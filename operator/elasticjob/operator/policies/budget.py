@@ -6,6 +6,7 @@ place. Disruptions use none of it.
 
 from elasticjob.operator import constants
 from elasticjob.operator.policies.verdict import Verdict
+from elasticjob.rendezvous.wording import counted
 
 
 def budget(*, max_restarts: int, pod_failures: int, worker_failures: int, last: str) -> Verdict | None:
@@ -20,7 +21,8 @@ def budget(*, max_restarts: int, pod_failures: int, worker_failures: int, last: 
     failures = pod_failures + worker_failures
     if failures <= max_restarts:
         return None
-    message = f"{failures} failures exceed restartPolicy.maxRestarts ({max_restarts})"
+    exceed = "exceeds" if failures == 1 else "exceed"
+    message = f"{counted(failures, 'failure')} {exceed} restartPolicy.maxRestarts ({max_restarts})"
     if last:
         message = f"{message}; last: {last}"
     return Verdict(succeeded=False, reason=constants.REASON_MAX_RESTARTS, message=message)

@@ -1,7 +1,9 @@
 """What the rules of a job make of a pod's end. Without a rule that matches the end is judged as usual.
 
 Rules about exit codes are about what the worker did by itself: the code that is left by the signal of an eviction, or
-by an init container, says nothing about it. Whatever rules say, a node that succeeded has succeeded.
+by an init container, says nothing about it. They judge ends of pods and ends that the kubelet follows by a restart in
+place alike: what is ignored or counted is then restarted by the kubelet instead of being replaced. Whatever rules say,
+a node that succeeded has succeeded.
 """
 
 from collections.abc import Collection, Sequence
@@ -21,9 +23,14 @@ _KINDS = {
 
 def apply_rules(rules: Sequence[FailureRule], pods: Collection[PodFacts]) -> tuple[PodFacts, ...]:
     """The pods with their ends as the rules judge them."""
-    return tuple(
-        replace(pod, end=judged(rules, pod.end, pod.conditions)) if pod.end is not None else pod for pod in pods
-    )
+    return tuple(_with_judged_ends(rules, pod) for pod in pods)
+
+
+def _with_judged_ends(rules: Sequence[FailureRule], pod: PodFacts) -> PodFacts:
+    end, last = pod.end, pod.ends_in_place.last
+    if last is not None:
+        pod = replace(pod, ends_in_place=replace(pod.ends_in_place, last=judged(rules, last, pod.conditions)))
+    return pod if end is None else replace(pod, end=judged(rules, end, pod.conditions))
 
 
 def judged(rules: Sequence[FailureRule], end: PodEnd, conditions: Collection[tuple[str, str]]) -> PodEnd:

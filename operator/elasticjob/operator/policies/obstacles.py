@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elasticjob.operator import constants
+from elasticjob.rendezvous.wording import counted
 
 WORDS_LIMIT = 300
 """Longest quoted explanation, in characters."""
@@ -117,7 +118,8 @@ def _refusal(problem: ApiProblem) -> Obstacle:
 def joined_messages(obstacles: Iterable[Obstacle]) -> str:
     """The first few obstacles as sentences; equal ones once."""
     messages = list(dict.fromkeys(one.message for one in obstacles))
-    more = f" {len(messages) - SHOWN} more nodes are not in yet." if len(messages) > SHOWN else ""
+    left = len(messages) - SHOWN
+    more = f" {counted(left, 'more node')} {'is' if left == 1 else 'are'} not in yet." if left > 0 else ""
     return " ".join(f"{message.rstrip('.')}." for message in messages[:SHOWN]) + more
 
 

@@ -75,7 +75,7 @@ def pod_end(pod: Mapping[str, Any], worker: str) -> PodEnd | None:
         return disruption
     final = status.get("phase") in ("Succeeded", "Failed")
     if ended is not None and (final or ended.get("exitCode") == 0 or _never_restarts(pod)):
-        return _by_exit(ended)
+        return by_exit(ended)
     return _by_phase(status) if final else None
 
 
@@ -129,7 +129,8 @@ def _disruption_target(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return None
 
 
-def _by_exit(ended: Mapping[str, Any]) -> PodEnd:
+def by_exit(ended: Mapping[str, Any]) -> PodEnd:
+    """The end of a container that ended by itself (`state.terminated`)."""
     exit_code = ended.get("exitCode")
     kind = EndKind.SUCCEEDED if exit_code == 0 else EndKind.FAILED
     usual = constants.POD_COMPLETED if exit_code == 0 else constants.POD_ERROR

@@ -23,12 +23,16 @@ def success(policy: str, *, group: Set[int], rank_zero: int | None, completed: S
         return None
     first = min(group) if rank_zero is None else rank_zero
     if policy == "All" and group <= completed:
-        return _verdict(constants.REASON_ALL_SUCCEEDED, f"all {len(group)} nodes of the last round succeeded")
+        return _verdict(constants.REASON_ALL_SUCCEEDED, f"{_all(len(group))} of the last round succeeded")
     if policy == "RankZero" and first in completed:
         return _verdict(constants.REASON_RANK_ZERO_SUCCEEDED, f"the node with rank 0 (index {first}) succeeded")
     if policy == "Any" and group & completed:
         return _verdict(constants.REASON_ANY_SUCCEEDED, f"the node with index {min(group & completed)} succeeded")
     return None
+
+
+def _all(nodes: int) -> str:
+    return "the only node" if nodes == 1 else f"all {nodes} nodes"
 
 
 def _verdict(reason: str, message: str) -> Verdict:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from elasticjob.operator.model import Ledger
 from elasticjob.operator.pod_facts import PodFacts
 from elasticjob.operator.policies.accounting import account, current_pods, enter_round, suspend, write_off
+from elasticjob.operator.policies.ends_in_place import EndsInPlace
 from elasticjob.operator.policies.pod_end import EndKind, PodEnd
 
 STAMP = "2030-01-01T12:00:00Z"
@@ -17,7 +18,7 @@ DONE = PodEnd(kind=EndKind.SUCCEEDED, reason="Completed", exit_code=0)
 THREE = Ledger(indexes=frozenset({0, 1, 2}))
 
 
-def pod(index: int, attempt: int = 0, end: PodEnd | None = None, restarts: int = 0) -> PodFacts:
+def pod(index: int, attempt: int = 0, end: PodEnd | None = None, restarts: int = 0, last: PodEnd = CRASH) -> PodFacts:
     return PodFacts(
         name=f"digits-{index}-{attempt}",
         uid=f"u{index}-{attempt}",
@@ -28,9 +29,9 @@ def pod(index: int, attempt: int = 0, end: PodEnd | None = None, restarts: int =
         ready=True,
         deleting=False,
         target=False,
-        container_restarts=restarts,
         end=end,
         obstacle=None,
+        ends_in_place=EndsInPlace(count=restarts, last=last if restarts else None),
     )
 
 
