@@ -4,6 +4,7 @@ Time only moves when a test moves it. Nothing here decides anything: it creates,
 """
 
 import copy
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -139,9 +140,12 @@ class World:
 
     def _store(self, made: Plan) -> None:
         assert made.status is not None
-        self.body["status"] = copy.deepcopy(dict(made.status))
-        self.status_writes += 1
+        self._write(made.status)
         self.events.extend(made.events)
+
+    def _write(self, status: Mapping[str, Any]) -> None:
+        self.body["status"] = copy.deepcopy(dict(status))
+        self.status_writes += 1
 
     def _act(self, action: object) -> None:
         match action:
