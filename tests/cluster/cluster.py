@@ -136,6 +136,15 @@ class Cluster:
             record = Nodes(record).start(binaries(), node)
             wait_for_node(self.kubectl, node, newer_than=before, record=record)
 
+    def mend(self) -> None:
+        """Undo what was done to the nodes by somebody who was killed before the end: paused, lost, cordoned."""
+        for process in self.record.processes.values():
+            if process.alive():
+                os.kill(process.pid, signal.SIGCONT)
+        for node in self.nodes:
+            self.start_node(node)
+        self.kubectl("uncordon", *self.nodes)
+
     def load_image(self, archive: Path) -> None:
         """Import an image archive into the containerd of every node that runs."""
         Nodes(self.record).load_image(archive)

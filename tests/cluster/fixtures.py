@@ -7,7 +7,6 @@ process be killed, the next one that starts a cluster removes what it left (see 
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -73,28 +72,19 @@ def etcd_v2() -> Iterator[EtcdServer]:
 @pytest.fixture(scope="session")
 def full_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """Two nodes that run pods, Services and names. A full cluster that is up already is reused and left running."""
+    # First of all: a cluster of a test run that was killed is up and healthy, and may be in any state.
+    prune()
     running = clusters.find_full()
     if running is not None:
-        _mend(running)
         yield running
         return
     if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1:
         pytest.fail("several test processes cannot share a cluster that one of them starts: run with -n 0, or up first")
-    prune()
     cluster = clusters.up(level=FULL, name="e2e", owned=True)
     try:
         yield cluster
     finally:
         clusters.down(cluster.name)
-
-
-def _mend(cluster: Cluster) -> None:
-    """Undo what a test run did to the nodes that was killed before it could."""
-    for process in cluster.record.processes.values():
-        os.kill(process.pid, signal.SIGCONT)
-    for node in cluster.nodes:
-        cluster.start_node(node)
-    cluster.kubectl("uncordon", *cluster.nodes)
 
 
 @pytest.fixture(scope="session")
