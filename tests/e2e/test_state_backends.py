@@ -1,14 +1,11 @@
-"""The same job, with its state in a ConfigMap, in etcd, and in an etcd of old."""
+"""The same job, with its state in a ConfigMap, in etcd with and without TLS, and in an etcd of old."""
 
 from __future__ import annotations
 
 import base64
-import json
 import os
-import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
@@ -16,11 +13,12 @@ from elasticjob.rendezvous.encoding import decode
 from elasticjob.rendezvous.state import State
 from tests.cluster.etcd_server import EtcdServer, etcd_server
 from tests.cluster.network import CONTROL_PLANE_ADDRESS
+from tests.e2e.etcd_states import PREFIX, ask, in_etcd
 from tests.e2e.jobs import FOREVER, Object, job, launched
 from tests.e2e.space import Space, is_formed, messages, ranks, round_of
-from tests.e2e.suite import NAMESPACE, Suite
+from tests.e2e.suite import ETCD_DIRECTORY, NAMESPACE, Suite
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(400, func_only=True)
 
 NOBODY_LISTENS = f"{CONTROL_PLANE_ADDRESS}:9"
 
@@ -42,12 +40,6 @@ def in_config_map(space: Space, name: str, run_id: str) -> bytes | None:
     found = space.get("configmaps", "-l", f"elasticjob.dev/job-uid={run_id}")["items"]
     assert [one["metadata"]["name"] for one in found] in ([], [f"{name}-rendezvous"])
     return base64.b64decode(found[0]["binaryData"]["state"]) if found else None
-
-
-def ask(url: str, body: Object | None = None) -> Any:
-    data = None if body is None else json.dumps(body).encode()
-    with urllib.request.urlopen(urllib.request.Request(url, data=data), timeout=10) as answer:
-        return json.load(answer)
 
 
 @pytest.fixture(scope="module")
@@ -75,12 +67,29 @@ def etcd(suite: Suite, etcd_for_pods: EtcdServer) -> Place:
     """One key of the v3 API."""
 
     def read(_: Space, __: str, run_id: str) -> bytes | None:
-        key = base64.b64encode(f"/jobs/rendezvous/{run_id}".encode()).decode()
-        found = ask(f"{etcd_for_pods.url}/v3/kv/range", {"key": key}).get("kvs", [])
-        assert all("lease" not in one for one in found), "the state would be gone one day, while the job runs"
-        return base64.b64decode(found[0]["value"]) if found else None
+        return in_etcd(etcd_for_pods, run_id)
 
-    return Place(backend="etcd", conf={"endpoint": etcd_for_pods.endpoint, "prefix": "/jobs"}, read=read)
+    return Place(backend="etcd", conf={"endpoint": etcd_for_pods.endpoint, "prefix": PREFIX}, read=read)
+
+
+@pytest.fixture
+def etcd_with_tls(suite: Suite) -> Iterator[Place]:
+    """The same, of a server that speaks TLS only, and only to whoever shows a certificate of its authority."""
+    name = f"podetcdtls-{os.getpid()}"
+    with etcd_server(name, v2=False, address=CONTROL_PLANE_ADDRESS, certificates=suite.etcd) as server:
+
+        def read(_: Space, __: str, run_id: str) -> bytes | None:
+            return in_etcd(server, run_id)
+
+        conf = {
+            "endpoint": server.endpoint,
+            "prefix": PREFIX,
+            "protocol": "https",
+            "ca_cert": f"{ETCD_DIRECTORY}/ca.crt",
+            "ssl_cert": f"{ETCD_DIRECTORY}/tls.crt",
+            "ssl_cert_key": f"{ETCD_DIRECTORY}/tls.key",
+        }
+        yield Place(backend="etcd", conf=conf, read=read)
 
 
 @pytest.fixture
@@ -88,14 +97,14 @@ def etcd_v2(suite: Suite, etcd_v2_for_pods: EtcdServer) -> Place:
     """One key of the v2 API."""
 
     def read(_: Space, __: str, run_id: str) -> bytes | None:
-        nodes = ask(f"{etcd_v2_for_pods.url}/v2/keys/?recursive=true")["node"].get("nodes", [])
-        node = next((one for one in _files(nodes) if one["key"] == f"/jobs/rendezvous/{run_id}"), None)
+        nodes = ask(etcd_v2_for_pods, "/v2/keys/?recursive=true")["node"].get("nodes", [])
+        node = next((one for one in _files(nodes) if one["key"] == f"{PREFIX}/rendezvous/{run_id}"), None)
         if node is None:
             return None
         assert "ttl" not in node, "the state would be gone one day, while the job runs"
         return base64.b64decode(node["value"])
 
-    return Place(backend="etcd-v2", conf={"endpoint": etcd_v2_for_pods.endpoint, "prefix": "/jobs"}, read=read)
+    return Place(backend="etcd-v2", conf={"endpoint": etcd_v2_for_pods.endpoint, "prefix": PREFIX}, read=read)
 
 
 def _files(nodes: list[Object]) -> Iterator[Object]:
@@ -103,7 +112,7 @@ def _files(nodes: list[Object]) -> Iterator[Object]:
         yield from _files(node.get("nodes", [])) if node.get("dir") else (node,)
 
 
-@pytest.fixture(params=["config_map", "etcd", "etcd_v2"])
+@pytest.fixture(params=["config_map", "etcd", "etcd_with_tls", "etcd_v2"])
 def place(request: pytest.FixtureRequest) -> Place:
     """Each backend in turn."""
     found: Place = request.getfixturevalue(request.param)
@@ -130,19 +139,19 @@ def test_the_state_is_where_the_job_says_and_outlives_the_operator(suite: Suite,
         assert data is not None
         return decode(data, source=place.backend)
 
-    first = space.wait_training("kept", nodes=2, seconds=60)
+    first = space.wait_training("kept", nodes=2, seconds=120)
     assert first["rendezvous"]["backend"] == place.backend
     assert (stored().round, stored().complete) == (round_of(first), True)
     assert (in_config_map(space, "kept", run_id) is not None) == (place.backend == "kubernetes")
     pods, epoch = space.pod_uids("kept"), first["rendezvous"]["epoch"]
 
-    suite.kubectl("-n", NAMESPACE, "delete", "pod", suite.leader(), "--grace-period=0", "--force")
+    suite.delete_leader()
 
     second = space.wait_status(
         "kept",
         "the next operator to serve the run",
         lambda status: status["rendezvous"]["epoch"] > epoch and is_formed(status),
-        seconds=60,
+        seconds=120,
     )
     assert round_of(second) == round_of(first)
     assert ranks(second) == ranks(first)
@@ -150,11 +159,11 @@ def test_the_state_is_where_the_job_says_and_outlives_the_operator(suite: Suite,
     assert stored().epoch == second["rendezvous"]["epoch"]
 
     space.kubectl("delete", "pod", ranks(second)[0], "--grace-period=0", "--force")
-    third = space.wait_training("kept", nodes=2, newer_than=round_of(second), seconds=60)
+    third = space.wait_training("kept", nodes=2, newer_than=round_of(second), seconds=120)
     assert stored().round == round_of(third)
 
-    space.kubectl("delete", "elasticjob", "kept", "--timeout=20s")
-    space.wait("the state to go with the job", lambda: place.read(space, "kept", run_id) is None, seconds=40)
+    space.kubectl("delete", "elasticjob", "kept", "--timeout=50s")
+    space.wait("the state to go with the job", lambda: place.read(space, "kept", run_id) is None, seconds=120)
 
 
 @pytest.mark.parametrize(
@@ -172,12 +181,12 @@ def test_an_etcd_that_cannot_be_reached_is_named_with_its_cause(
     space.apply(kept_at(suite, backend, {"endpoint": endpoint}), kept_at(suite, "kubernetes", {}, name="other"))
 
     status = space.wait_status(
-        "kept", "the endpoint in a condition", lambda status: endpoint in messages(status), seconds=60
+        "kept", "the endpoint in a condition", lambda status: endpoint in messages(status), seconds=120
     )
 
     assert cause in messages(status)
     assert status.get("phase") not in ("Failed", "Succeeded")
-    space.wait_training("other", nodes=2, seconds=60)
+    space.wait_training("other", nodes=2, seconds=120)
     assert space.status("kept").get("phase") not in ("Failed", "Succeeded")
     assert operator_restarts(suite) == restarts
 
@@ -185,26 +194,29 @@ def test_an_etcd_that_cannot_be_reached_is_named_with_its_cause(
 def test_a_job_begins_once_its_endpoint_is_corrected(suite: Suite, space: Space, etcd: Place) -> None:
     space.apply(kept_at(suite, "etcd", {**etcd.conf, "endpoint": NOBODY_LISTENS}))
     space.wait_status(
-        "kept", "the endpoint in a condition", lambda status: NOBODY_LISTENS in messages(status), seconds=60
+        "kept", "the endpoint in a condition", lambda status: NOBODY_LISTENS in messages(status), seconds=120
     )
 
     space.apply(kept_at(suite, "etcd", etcd.conf))
 
-    space.wait_training("kept", nodes=2, seconds=60)
+    space.wait_training("kept", nodes=2, seconds=120)
 
 
 def test_a_state_that_cannot_be_read_any_more_is_no_reason_to_forget_the_round(
     suite: Suite, space: Space, etcd: Place, etcd_for_pods: EtcdServer
 ) -> None:
     space.apply(kept_at(suite, "etcd", etcd.conf))
-    before = space.wait_training("kept", nodes=2, seconds=60)
+    before = space.wait_training("kept", nodes=2, seconds=120)
     pods = space.pod_uids("kept")
 
     etcd_for_pods.stop()
     try:
-        suite.kubectl("-n", NAMESPACE, "delete", "pod", suite.leader(), "--grace-period=0", "--force")
+        suite.delete_leader()
         during = space.wait_status(
-            "kept", "the endpoint in a condition", lambda status: etcd_for_pods.endpoint in messages(status), seconds=60
+            "kept",
+            "the endpoint in a condition",
+            lambda status: etcd_for_pods.endpoint in messages(status),
+            seconds=120,
         )
         assert round_of(during) == round_of(before)
         assert ranks(during) == ranks(before)
@@ -216,7 +228,7 @@ def test_a_state_that_cannot_be_read_any_more_is_no_reason_to_forget_the_round(
         "kept",
         "the run to be served again",
         lambda status: status["rendezvous"]["epoch"] > before["rendezvous"]["epoch"] and is_formed(status),
-        seconds=60,
+        seconds=120,
     )
     assert round_of(after) == round_of(before)
     assert space.pod_uids("kept") == pods
@@ -225,6 +237,6 @@ def test_a_state_that_cannot_be_read_any_more_is_no_reason_to_forget_the_round(
 def test_a_setting_that_cannot_be_used_ends_the_job_and_is_named(suite: Suite, space: Space) -> None:
     space.apply(kept_at(suite, "etcd", {"endpoint": NOBODY_LISTENS, "protocol": "gopher"}))
 
-    status = space.wait_phase("kept", "Failed", seconds=60)
+    status = space.wait_phase("kept", "Failed", seconds=120)
 
     assert "protocol must be one of http, https, not 'gopher'" in messages(status)
