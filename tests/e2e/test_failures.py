@@ -8,20 +8,20 @@ from tests.e2e.jobs import FOREVER, job, launched
 from tests.e2e.space import Space, messages
 from tests.e2e.suite import Suite
 
-TOLD_SECONDS = 10
+TOLD_SECONDS = 120
 
 
 def test_a_failing_program_ends_the_job_and_leaves_its_exit_code(suite: Suite, space: Space) -> None:
     space.apply(job("fails", image=suite.image, command=launched("raise SystemExit(7)"), max_restarts=1))
 
-    status = space.wait_phase("fails", "Failed", seconds=60)
+    status = space.wait_phase("fails", "Failed", seconds=120)
     assert "exit code 7" in messages(status)
     # The job is over before its pods are: the agents hear of it and end by themselves.
     space.wait_status(
         "fails",
         "the exit code of both nodes",
         lambda one: [node.get("exitCode") for node in one["nodes"]] == [7, 7],
-        seconds=30,
+        seconds=120,
     )
     assert {node["state"] for node in space.status("fails")["nodes"]} == {"FAILED"}
 
@@ -30,7 +30,7 @@ def test_an_image_that_cannot_be_pulled_is_told(suite: Suite, space: Space) -> N
     space.apply(job("unpullable", image="registry.invalid/nobody:1", pull_policy="IfNotPresent", command=["true"]))
 
     status = space.wait_status(
-        "unpullable", "the image in a condition", lambda one: "registry.invalid" in messages(one), seconds=20
+        "unpullable", "the image in a condition", lambda one: "registry.invalid" in messages(one), seconds=120
     )
 
     assert "ImagePull" in messages(status)
@@ -72,9 +72,9 @@ def test_a_job_starts_by_itself_when_the_obstacle_is_lifted(suite: Suite, space:
         {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
     )
     space.apply(job("patient", image=suite.image, command=launched("pass")))
-    space.wait_status("patient", "the quota in a condition", lambda one: "exceeded quota" in messages(one), seconds=20)
+    space.wait_status("patient", "the quota in a condition", lambda one: "exceeded quota" in messages(one), seconds=120)
 
     space.kubectl("delete", "resourcequota", "none")
 
-    status = space.wait_phase("patient", "Succeeded", seconds=60)
+    status = space.wait_phase("patient", "Succeeded", seconds=120)
     assert status["restarts"]["failures"] == 0

@@ -8,12 +8,12 @@ from tests.e2e.space import Space, round_of
 from tests.e2e.suite import Suite
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400, func_only=True)
 def test_strangers_are_turned_away_and_the_job_is_not_disturbed(suite: Suite, space: Space) -> None:
     for name in ("mine", "other"):
         space.apply(job(name, image=suite.image, command=launched(FOREVER), replicas=1, maximum=1))
-    before = space.wait_training("mine", nodes=1, seconds=40)
-    space.wait_training("other", nodes=1, seconds=40)
+    before = space.wait_training("mine", nodes=1, seconds=120)
+    space.wait_training("other", nodes=1, seconds=120)
     mine = space.get("elasticjob", "mine")["metadata"]["uid"]
     other_pod = next(iter(space.pod_uids("other")))
     my_pod = next(iter(space.pod_uids("mine")))

@@ -18,7 +18,7 @@ def test_the_example_without_torch_runs_to_its_end(suite: Suite, space: Space) -
 
     space.apply(example)
 
-    space.wait_phase("command", "Succeeded", seconds=60)
+    space.wait_phase("command", "Succeeded", seconds=120)
     logs = space.all_logs("command")
     assert "round 1: rank 0 of 2" in logs
     assert "round 1: rank 1 of 2" in logs
@@ -38,26 +38,26 @@ def test_the_command_that_helm_prints_runs_a_job(suite: Suite, space: Space) -> 
 
     space.apply(hello)
 
-    space.wait_phase("hello", "Succeeded", seconds=60)
+    space.wait_phase("hello", "Succeeded", seconds=120)
     assert "rank 1 of 2" in space.all_logs("hello")
 
 
 def test_a_job_that_is_deleted_in_mid_course_leaves_nothing(suite: Suite, space: Space) -> None:
     before = space.children()
     space.apply(job("deleted", image=suite.image, command=launched(FOREVER)))
-    space.wait_training("deleted", nodes=2, seconds=40)
+    space.wait_training("deleted", nodes=2, seconds=120)
     assert space.children() > before
 
-    space.kubectl("delete", "elasticjob", "deleted", "--timeout=20s")
+    space.kubectl("delete", "elasticjob", "deleted", "--timeout=50s")
 
-    space.wait("all children to be gone", lambda: space.children() == before, seconds=30)
+    space.wait("all children to be gone", lambda: space.children() == before, seconds=120)
 
 
 def test_events_and_describe_tell_the_story_of_a_job(suite: Suite, space: Space) -> None:
     space.apply(job("told", image=suite.image, command=launched("pass")))
-    space.wait_phase("told", "Succeeded", seconds=60)
+    space.wait_phase("told", "Succeeded", seconds=120)
 
-    space.wait("the story", lambda: "RoundFormed" in space.kubectl("describe", "elasticjob", "told"), seconds=15)
+    space.wait("the story", lambda: "RoundFormed" in space.kubectl("describe", "elasticjob", "told"), seconds=120)
 
     told = space.kubectl("describe", "elasticjob", "told")
     for word in ("SUCCEEDED", "told-0-0", "told-1-0", "Round:", "JobSucceeded"):

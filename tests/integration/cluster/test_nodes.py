@@ -28,7 +28,7 @@ POD = {
     "metadata": {"name": "p"},
     "spec": {
         "terminationGracePeriodSeconds": 0,
-        "containers": [{"name": "c", "image": PAUSE_IMAGE, "ports": [{"containerPort": 80, "hostPort": 20999}]}],
+        "containers": [{"name": "c", "image": PAUSE_IMAGE, "ports": [{"containerPort": 80, "hostPort": 19999}]}],
     },
 }
 
