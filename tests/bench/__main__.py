@@ -10,7 +10,19 @@ import sys
 from pathlib import Path
 
 RESULTS = Path("build/bench.json")
-BENCHMARKS = ("state_size", "events_null", "peer_join", "hosted_n64", "hosted_n1000", "hosted_detect")
+BENCHMARKS = (
+    "state_size",
+    "events_null",
+    "peer_join",
+    "hosted_n64",
+    "hosted_n1000",
+    "hosted_detect",
+    "operator_pods200",
+    "operator_idle500",
+    "operator_pods2000",
+    "mirror_cost",
+    "status_n3000",
+)
 
 
 def main(chosen: list[str]) -> int:

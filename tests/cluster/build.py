@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.cluster.commands import run, run_long
@@ -34,10 +35,10 @@ SOURCES = ("go.mod", "go.sum", "main.go", "pause/main.go")
 BUILD_TIMEOUT = 3600.0
 
 
-def source_key(source: Path = BINARIES_SOURCE) -> str:
+def source_key(source: Path = BINARIES_SOURCE, names: Sequence[str] = SOURCES) -> str:
     """Names a build: the same sources give the same key, and any change of one of them another."""
     digest = hashlib.sha256()
-    for name in SOURCES:
+    for name in names:
         content = (source / name).read_bytes()
         digest.update(f"{name} {len(content)}\n".encode())
         digest.update(content)
@@ -83,14 +84,15 @@ def _build(target: Path) -> None:
     scratch = target.with_name(f"{target.name}.part")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
-    _compile(go, package=".", output=scratch / "binaries", flags=link_flags(go_mod))
-    _compile(go, package="./pause", output=scratch / "pause", flags="-s -w")
+    compile_package(go, source=BINARIES_SOURCE, output=scratch / "binaries", flags=link_flags(go_mod))
+    compile_package(go, source=BINARIES_SOURCE, package="./pause", output=scratch / "pause", flags="-s -w")
     for name in PROGRAMS:
         (scratch / name).symlink_to("binaries")
     scratch.rename(target)
 
 
-def _compile(go: Path, *, package: str, output: Path, flags: str) -> None:
+def compile_package(go: Path, *, source: Path, package: str = ".", output: Path, flags: str) -> None:
+    """Build one program of a module, with a line of progress every few seconds."""
     log = cache_dir() / "build.log"
     run_long(
         [go, "build", "-v", "-trimpath", "-ldflags", flags, "-o", output, package],
@@ -98,7 +100,7 @@ def _compile(go: Path, *, package: str, output: Path, flags: str) -> None:
         log=log,
         timeout=BUILD_TIMEOUT,
         env={"CGO_ENABLED": "0"},
-        cwd=BINARIES_SOURCE,
+        cwd=source,
         measure=lambda: f"({len(log.read_bytes().splitlines())} packages compiled)",
     )
 
