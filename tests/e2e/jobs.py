@@ -54,6 +54,8 @@ def job(
             "replicas": replicas,
             "minReplicas": minimum,
             "maxReplicas": maximum,
+            # However slow the machine is: the first round has all nodes.
+            "waitForReplicasSeconds": 120,
             "rendezvous": {"lastCallTimeoutSeconds": 5},
             "restartPolicy": {"maxRestarts": max_restarts},
             "template": {

@@ -147,6 +147,7 @@ class Suite:
         command: Sequence[str] | None = None,
         script: str | None = None,
         max_restarts: int = 3,
+        last_call: int = 120,
         worker: Mapping[str, Any] | None = None,
         **pod: Any,
     ) -> Path:
@@ -155,6 +156,8 @@ class Suite:
         Args:
             command: What torchrun starts instead of the training script.
             script: What the training script holds instead.
+            last_call: Seconds that survivors wait for a replacement; far more than it takes, so that the outcome does
+                not depend on how fast the machine is.
             worker: Fields of the worker container.
             pod: Fields of the pod's spec.
         """
@@ -171,6 +174,8 @@ class Suite:
         by_kind = {one["kind"]: one for one in objects}
         spec = by_kind["ElasticJob"]["spec"]
         spec["restartPolicy"] = {"maxRestarts": max_restarts}
+        spec["waitForReplicasSeconds"] = 120
+        spec["rendezvous"]["lastCallTimeoutSeconds"] = last_call
         spec["template"]["spec"] |= {"terminationGracePeriodSeconds": 5, **pod}
         container = spec["template"]["spec"]["containers"][0]
         container |= worker or {}

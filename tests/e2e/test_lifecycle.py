@@ -15,6 +15,8 @@ def test_the_example_without_torch_runs_to_its_end(suite: Suite, space: Space) -
     example = yaml.safe_load(COMMAND_EXAMPLE.read_text())
     worker = example["spec"]["template"]["spec"]["containers"][0]
     worker |= {"image": suite.image, "imagePullPolicy": "Never"}
+    # However slow the machine is, the first round has all nodes.
+    example["spec"]["waitForReplicasSeconds"] = 120
 
     space.apply(example)
 

@@ -116,6 +116,7 @@ def test_a_drain_costs_no_step_and_no_failure(suite: Suite, space: Space) -> Non
     checkpoints = suite.apply_digits(
         space,
         script=TRAINING,
+        last_call=3,
         # The pod is there until it has been told to leave, whoever is faster.
         worker={"lifecycle": {"preStop": {"sleep": {"seconds": 10}}}},
         terminationGracePeriodSeconds=GRACE_SECONDS,
