@@ -53,5 +53,9 @@ class Unavailable(ClusterError):  # noqa: N818
     """No usable answer: connection, deadline, credentials (401) or a fault of the server (5xx)."""
 
 
+class Starting(Unavailable):
+    """A part of this process is not ready yet. No trouble: if it lasts, that part says why."""
+
+
 class NotLeader(ClusterError):  # noqa: N818
     """This process does not hold the lease (any more): the call was not made."""

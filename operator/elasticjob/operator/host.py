@@ -53,6 +53,7 @@ T = TypeVar("T")
 
 SHOW_DELAY = 0.02
 """Seconds for which changes of a run are gathered before they are shown."""
+_NAMED_LIMIT = 64
 AFTER_FAULT = 1.0
 """Seconds until a run is looked at again whose decision failed unexpectedly."""
 
@@ -216,11 +217,21 @@ class Host:
         run = self._runs.get(run_id)
         owner = self._run_of_pod.get(pod_uid, run_id)
         if owner != run_id or (run is not None and run.orders.namespace != namespace):
-            raise ProtocolError(ErrorCode.FORBIDDEN, f"this pod has no part in run {run_id}")
+            self._note_misdirected(owner, pod_uid, run_id)
+            raise ProtocolError(
+                ErrorCode.FORBIDDEN, shorten(f"this pod has no part in run {run_id}; its own is {owner}")
+            )
+
+    def _note_misdirected(self, run_id: str, pod_uid: str, named: str) -> None:
+        run = self._runs.get(run_id)
+        if run is not None and named != run_id and pod_uid not in run.misdirected:
+            run.misdirected[pod_uid] = named[:_NAMED_LIMIT]
+            self._show_soon(run)
 
     async def join(self, run_id: str, pod_uid: str, request: JoinRequest) -> JoinAnswer:
         """Wait, for as long as the request says, to be in a formed round."""
         run, coordinator = self._serving(run_id)
+        run.misdirected.pop(pod_uid, None)
         result = await self._hold(
             run, pod_uid, request.wait, lambda waiter: coordinator.join(pod_uid, request, waiter, self._clock())
         )
@@ -356,6 +367,7 @@ class Host:
     def _follow(self, run: Run, orders: RunOrders) -> None:
         for uid in run.orders.nodes.keys() - orders.nodes.keys():
             self._run_of_pod.pop(uid, None)
+            run.misdirected.pop(uid, None)
         self._run_of_pod.update(dict.fromkeys(orders.nodes, orders.run_id))
         run.orders = orders
         if run.coordinator is not None and not run.is_lost:
@@ -417,6 +429,8 @@ class Host:
             return
         now = self._clock()
         view = self._pending_view(run) if run.coordinator is None else run.coordinator.view(now)
+        if run.misdirected:
+            view = replace(view, misdirected=dict(run.misdirected))
         if run.error and not view.failed:
             view = replace(view, failed=run.error)
         before = self._views.get(run_id)

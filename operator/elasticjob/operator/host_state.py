@@ -49,6 +49,7 @@ class Run:
     is_forgotten: bool = False
     access: asyncio.Lock = field(default_factory=asyncio.Lock)
     held: dict[Waiter, "asyncio.Future[WaitResult]"] = field(default_factory=dict)
+    misdirected: dict[str, str] = field(default_factory=dict)
     will_be_shown: bool = False
     verified_at: float = float("-inf")
 

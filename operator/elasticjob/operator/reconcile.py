@@ -20,7 +20,7 @@ from elasticjob.operator.act import Actor, Owner, Report, controller_uid
 from elasticjob.operator.actions import EventFact, Plan
 from elasticjob.operator.cache import Cache, JobKey
 from elasticjob.operator.constants import API_VERSION, KIND, WARNING
-from elasticjob.operator.errors import ClusterError, Conflict, NotFound, NotLeader, TooManyRequests
+from elasticjob.operator.errors import ClusterError, Conflict, NotFound, NotLeader, Starting, TooManyRequests
 from elasticjob.operator.mirror import EventMirror
 from elasticjob.operator.model import ElasticJob
 from elasticjob.operator.observed import Observed
@@ -111,7 +111,8 @@ class Reconciler:
         except NotFound:
             return Result()  # deleted meanwhile; the watch tells
         except ClusterError as error:
-            _log.warning("cannot reconcile: %s", error, extra={"job": str(key)})
+            level = logging.INFO if isinstance(error, Starting) else logging.WARNING
+            _log.log(level, "cannot reconcile: %s", error, extra={"job": str(key)})
             return _failure(error)
 
     def gone(self, resource: Resource, key: JobKey, name: str) -> bool:

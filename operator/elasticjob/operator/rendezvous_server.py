@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from elasticjob.operator.auth import Authenticator
 from elasticjob.operator.clock import SystemClock
 from elasticjob.operator.cluster import Cluster, Connect, load_configuration
-from elasticjob.operator.errors import ClusterError, NotLeader, Unavailable
+from elasticjob.operator.errors import ClusterError, NotLeader, Starting
 from elasticjob.operator.fenced import FencedCluster
 from elasticjob.operator.host import Host
 from elasticjob.operator.host_state import BackendFactory
@@ -60,10 +60,10 @@ class Trust:
         """PEM of the authorities.
 
         Raises:
-            Unavailable: There is none yet: no pod may be made now.
+            Starting: There is none yet: no pod may be made now.
         """
         if not self._bundle:
-            raise Unavailable("the certificates of the rendezvous are not made yet")
+            raise Starting("the certificates of the rendezvous are not made yet")
         return self._bundle
 
 

@@ -125,6 +125,7 @@ class RunView:
         last_round_seconds: How long the newest round took to form.
         failed: Why the run cannot go on (join time-out, budget spent), else empty. The operator decides what follows.
         held: True while the state was just taken over and nodes are given time to report.
+        misdirected: Pods that called for another run and not for this one since, by UID: the run that they named.
         taken_over: False while the stored state has not been read. Then only `failed` and `details` tell anything.
     """
 
@@ -142,4 +143,5 @@ class RunView:
     failed: str = ""
     held: bool = False
     taken_over: bool = True
+    misdirected: Mapping[str, str] = field(default_factory=dict)
     details: Mapping[str, str] = field(default_factory=dict)

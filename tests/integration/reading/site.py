@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from elasticjob.operator.constants import LABEL_JOB_NAME, TOKEN_AUDIENCE
@@ -103,14 +104,22 @@ class Site:
             check=False,
         )
 
-    def create(self, **spec: Any) -> None:
-        """Create the job."""
+    def create(self, *, rendezvous: Mapping[str, Any] = MappingProxyType({}), **spec: Any) -> None:
+        """Create the job.
+
+        On a machine that is busy otherwise no node is to be given up for silence, nor a last call to end before all
+        that are to join have joined.
+        """
         container = {"name": "worker", "image": IMAGE, "command": ["torchrun", "train.py"]}
         body = {
             "apiVersion": "elasticjob.dev/v1alpha1",
             "kind": "ElasticJob",
             "metadata": {"name": JOB},
-            "spec": {"template": {"spec": {"containers": [container]}}, **spec},
+            "spec": {
+                "template": {"spec": {"containers": [container]}},
+                "rendezvous": {"keepAliveMaxAttempts": 12, "lastCallTimeoutSeconds": 300, **rendezvous},
+                **spec,
+            },
         }
         self.kubectl("create", "-f", "-", input=json.dumps(body))
 
@@ -135,6 +144,13 @@ class Site:
         job = json.loads(self.kubectl("get", "elasticjob", JOB, "-o", "json"))
         status: Mapping[str, Any] = job.get("status") or {}
         return status
+
+    def await_event(self, reason: str) -> None:
+        """Wait until an Event of this reason was written about the job."""
+        uid = self.kubectl("get", "elasticjob", JOB, "-o", "jsonpath={.metadata.uid}")
+        selector = f"reason={reason},involvedObject.uid={uid}"
+        listed = ("get", "events", "--field-selector", selector, "-o", "name")
+        eventually(lambda: bool(self.kubectl(*listed).strip()), what=f"an Event {reason}")
 
     def wait(self, **rendezvous: Any) -> None:
         """Wait until `status.rendezvous` has these fields."""

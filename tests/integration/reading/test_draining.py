@@ -15,13 +15,13 @@ def form(site: Site, *pods: str) -> None:
 
 
 def test_the_others_train_on_while_a_drained_node_is_replaced(site: Site) -> None:
-    site.create(replicas=2, minReplicas=1)
+    site.create(replicas=2, minReplicas=1, rendezvous={"lastCallTimeoutSeconds": 15})
     form(site, "digits-0-0", "digits-1-0")
     site.allow_evictions(1)
     done = site.plugin("drain", "digits-1")
     assert done.stdout.splitlines() == [
         "digits-1 (pod digits-1-0 on machine node-b) has been asked to leave.",
-        "The others go on in a new round; its replacement joins in a later one, on another machine if there is room.",
+        "The others go on as soon as its replacement joins from another machine, or without after 15 s of last call.",
         "Watch it: kubectl elasticjob status digits --watch",
     ]
     # The evicted pod is still there: nothing has ended its containers.

@@ -148,7 +148,7 @@ def test_after_rank_0_was_killed(site: Site, shows: Callable[[str], None]) -> No
 
 
 def test_after_a_drain(site: Site, shows: Callable[[str], None]) -> None:
-    site.create(replicas=2, minReplicas=1)
+    site.create(replicas=2, minReplicas=1, rendezvous={"lastCallTimeoutSeconds": 15})
     form(site, "digits-0-0", "digits-1-0")
     site.allow_evictions(1)
     assert site.plugin("drain", "digits-1").returncode == 0
@@ -182,6 +182,7 @@ def test_suspended(site: Site, shows: Callable[[str], None]) -> None:
     site.create(replicas=2, minReplicas=1)
     form(site, "digits-0-0", "digits-1-0")
     site.change(suspend=True)
+    site.await_event("RoundReforming")
     site.finish_deletion("digits-0-0", "digits-1-0")
     shows("suspended")
 

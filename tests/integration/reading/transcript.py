@@ -17,7 +17,7 @@ _SUBSTITUTES = (
     (re.compile(r"\bfor (\d+[smhd])+ \(since"), "for 1m (since"),
 )
 
-_BY_CHANCE = re.compile(r"Normal +(NodeJoined|NodesJoined|StaleCallRefused|StaleCallsRefused) ")
+_BY_CHANCE = re.compile(r"Normal +(NodeJoined|NodesJoined|StaleCallRefused|StaleCallsRefused) |^ +Quick Ends: ")
 
 
 def plain(line: str) -> str:
@@ -53,11 +53,13 @@ def canonical(lines: list[str]) -> list[str]:
     """Lines to compare.
 
     Of Events that is a set: those at about the same time have no order. Joins within two seconds are one Event, and
-    whether an agent calls once more before it learns that its pod was given up is a matter of moments.
+    whether an agent calls once more before it learns that its pod was given up is a matter of moments; and whether a
+    pod ended soon after it was made depends on how busy the machine is.
     """
     place = lines.index("Events:") if "Events:" in lines else len(lines)
     events = (re.sub(r"\s{2,}|--+", "  ", line).strip() for line in lines[place:])
-    return [*lines[:place], *sorted(line for line in events if line and not _BY_CHANCE.match(line))]
+    body = [line for line in lines[:place] if not _BY_CHANCE.match(line)]
+    return [*body, *sorted(line for line in events if line and not _BY_CHANCE.match(line))]
 
 
 def _events(lines: list[str]) -> list[str]:

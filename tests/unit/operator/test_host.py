@@ -70,6 +70,17 @@ async def test_nothing_is_told_twice_when_nothing_changes() -> None:
         assert len(hosted.changes) == told
 
 
+async def test_a_pod_that_calls_for_another_run_is_shown_until_it_calls_for_its_own() -> None:
+    async with serving(None, orders(1)) as hosted:
+        await taken_over(hosted)
+        with pytest.raises(ProtocolError, match=f"this pod has no part in run my-run; its own is {RUN}"):
+            hosted.host.authorize("my-run", namespace="train", pod_uid="uid-0")
+        view = await hosted.viewed(lambda view: bool(view.misdirected))
+        assert view.misdirected == {"uid-0": "my-run"}
+        await form(hosted, 1)
+        await hosted.viewed(lambda view: view.state is RunState.FORMED and not view.misdirected)
+
+
 async def test_a_lost_pod_reaches_survivors_by_orders() -> None:
     async with serving(None, orders(2)) as hosted:
         await form(hosted, 2)

@@ -9,7 +9,15 @@ import pytest
 from elasticjob.operator.actions import CreatePod, EventFact, Plan
 from elasticjob.operator.cache import Cache, JobKey
 from elasticjob.operator.constants import LABEL_JOB_NAME, LABEL_JOB_UID
-from elasticjob.operator.errors import Conflict, Forbidden, NotFound, NotLeader, TooManyRequests, Unavailable
+from elasticjob.operator.errors import (
+    Conflict,
+    Forbidden,
+    NotFound,
+    NotLeader,
+    Starting,
+    TooManyRequests,
+    Unavailable,
+)
 from elasticjob.operator.mirror import EventMirror
 from elasticjob.operator.observed import Observed
 from elasticjob.operator.pods import OperatorFacts
@@ -68,6 +76,7 @@ class World:
     sink: Sink = field(default_factory=Sink)
     clock: FakeClock = field(default_factory=FakeClock)
     observed: list[Observed] = field(default_factory=list)
+    trouble: Exception | None = None
 
     def __post_init__(self) -> None:
         self.version = 100
@@ -87,6 +96,8 @@ class World:
 
     def _plan(self, observed: Observed) -> Plan:
         self.observed.append(observed)
+        if self.trouble is not None:
+            raise self.trouble
         return self.plan
 
     def accept(self, call: Call) -> Body:
@@ -235,6 +246,19 @@ async def test_a_refused_pod_is_planned_again_at_once_with_the_words_of_the_api(
     assert not second.again
     (problem,) = world.observed[1].problems
     assert (problem.target, problem.message) == ("Pod/digits-0-0", "exceeded quota")
+
+
+@pytest.mark.parametrize(
+    ("trouble", "level"),
+    [(Starting("the certificates are not made yet"), "INFO"), (Unavailable("no route to host"), "WARNING")],
+)
+async def test_what_is_normal_at_the_start_is_no_warning(
+    world: World, trouble: Exception, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.trouble = trouble
+    with caplog.at_level("INFO", logger="elasticjob"):
+        assert (await world.reconcile()).failed
+    assert [record.levelname for record in caplog.records] == [level]
 
 
 async def test_a_server_that_asks_to_slow_down_is_obeyed(world: World) -> None:

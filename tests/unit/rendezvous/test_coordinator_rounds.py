@@ -245,6 +245,15 @@ def test_a_draining_member_is_not_waited_for() -> None:
     assert "drains (node maintenance)" in driver.coordinator.view(driver.now).cause
 
 
+def test_a_draining_member_that_asks_for_the_next_round_has_not_joined_it() -> None:
+    driver = formed(3)
+    driver.set_pods(facts(2, phase=NodePhase.DRAINING, reason="node maintenance"), expected=(0, 1))
+    before = len(driver.names("NodeJoined"))
+    waiter = driver.join("uid-2")
+    assert waiter not in driver.answers
+    assert len(driver.names("NodeJoined")) == before
+
+
 def test_a_larger_minimum_is_obeyed_in_the_open_round() -> None:
     driver = Driver(4, min_nodes=2)
     driver.order(last_call_timeout=5.0)

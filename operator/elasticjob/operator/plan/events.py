@@ -9,6 +9,7 @@ from elasticjob.operator.pods import node_name
 from elasticjob.operator.policies.accounting import NodeEnd
 from elasticjob.operator.policies.pod_end import EndKind
 from elasticjob.operator.situation import Situation, Stage
+from elasticjob.rendezvous.wording import counted
 
 SINGLE_ENDS = 5
 """More ends of one kind at a time are told in one Event."""
@@ -47,7 +48,7 @@ def _life(situation: Situation) -> Iterable[EventFact]:
         yield _normal(constants.EVENT_SUSPENDED, "spec.suspend is set: all pods leave", "Suspend")
     if situation.stage is Stage.ACTIVE and not situation.before.start_time:
         spec = situation.spec
-        words = f"{spec.size} nodes (min {spec.min_nodes}, max {spec.max_nodes})"
+        words = f"{counted(spec.size, 'node')} (min {spec.min_nodes}, max {spec.max_nodes})"
         reason = constants.EVENT_RESUMED if was_suspended else constants.EVENT_STARTED
         yield _normal(reason, f"starting {words}", "Resume" if was_suspended else "Start")
 
@@ -81,7 +82,7 @@ def _told(situation: Situation, one: NodeEnd, words: str) -> str:
 def _scaling(situation: Situation) -> Iterable[EventFact]:
     if situation.ledger.resizes > situation.before.ledger.resizes:
         before, now = len(situation.before.ledger.indexes), len(situation.ledger.indexes)
-        yield _normal(constants.EVENT_SCALED, f"from {before} to {now} nodes", "Scale")
+        yield _normal(constants.EVENT_SCALED, f"from {before} to {counted(now, 'node')}", "Scale")
 
 
 def _obstacle(situation: Situation, status: Mapping[str, Any]) -> Iterable[EventFact]:

@@ -1,18 +1,21 @@
 """Whom a drain concerns, and what is said about it. Pure.
 
 A node is drained by an eviction of its pod, which is what `kubectl drain` asks for as well. The operator then forms the
-next round without it while it still runs, and replaces it, if it can, on another machine. An eviction respects the
-PodDisruptionBudget of a job that can shrink: one that has its minimum is not made smaller.
+next round without it while it still runs, and replaces it, if it can, on another machine. The new round waits for the
+replacement, but not longer than the last call lasts. An eviction respects the PodDisruptionBudget of a job that can
+shrink: one that has its minimum is not made smaller.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from elasticjob.operator.model.fields import mapping, number
 from elasticjob.operator.plugin.job import Job
 from elasticjob.operator.plugin.text import plain
 from elasticjob.operator.pod_facts import PodFacts, read_pods
 from elasticjob.operator.pods import node_name
+from elasticjob.rendezvous.wording import counted
 
 _LISTED = 10
 
@@ -104,13 +107,14 @@ def outcome(job: Job, asked: Sequence[Leaver]) -> list[str]:
 def _consequence(job: Job, leaving: int) -> str:
     them = "its replacement joins" if leaving == 1 else "their replacements join"
     if job.replicas - leaving >= job.least:
-        return f"The others go on in a new round; {them} in a later one, on another machine if there is room."
-    return f"Training pauses until {them}: the job needs {job.least} of its {job.replicas} nodes."
+        limit = number(mapping(job.spec, "rendezvous"), "lastCallTimeoutSeconds")
+        return f"The others go on as soon as {them} from another machine, or without after {limit} s of last call."
+    return f"Training pauses until {them}: the job needs {job.least} of its {counted(job.replicas, 'node')}."
 
 
 def refusal(job: Job, leaver: Leaver, words: str) -> str:
     """What is said of a pod that the API server does not let go, with the API's own words."""
     return plain(
-        f"{leaver.place} was not evicted: {words} The job keeps at least {job.least} of its {job.replicas} nodes: try "
-        "again when all of them train, or lower spec.minReplicas."
+        f"{leaver.place} was not evicted: {words} The job keeps at least {job.least} of its "
+        f"{counted(job.replicas, 'node')}: try again when all of them train, or lower spec.minReplicas."
     )

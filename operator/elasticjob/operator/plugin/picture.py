@@ -12,6 +12,7 @@ from elasticjob.operator.plugin.job import Job
 from elasticjob.operator.plugin.text import BOLD, DIM, GREEN, RED, YELLOW, Cell, Style, duration, plain, table
 from elasticjob.operator.plugin.text import moment as parse_moment
 from elasticjob.operator.plugin.timeline import timeline
+from elasticjob.rendezvous.wording import counted
 
 _STATE_COLOURS = {
     constants.NODE_FAILED: RED,
@@ -105,7 +106,7 @@ def _nodes(job: Job, room: int | None, style: Style) -> list[str]:
     head = ("STATE", "NAME", "RANK", "POD", "NODE", "RESTARTS", "MESSAGE")
     lines = table(head, [_row(node) for node in shown], style)
     left_out = len(nodes) - len(shown) + number(mapping(job.raw_status, "nodeCounts"), "omitted")
-    return [*lines, f"({left_out} more nodes)"] if left_out else lines
+    return [*lines, f"({counted(left_out, 'more node')})"] if left_out else lines
 
 
 def _kept(nodes: tuple[NodeStatus, ...], room: int) -> list[NodeStatus]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from elasticjob.operator.model.fields import number, text
 from elasticjob.operator.plugin.text import BLUE, DIM, GREEN, RED, Cell, Style, clock, duration, moment, plain, table
+from elasticjob.rendezvous.wording import counted
 
 _LEVELS = "▁▂▃▄▅▆▇█"
 _ASCII_LEVELS = ".:-=+*%#"
@@ -104,7 +105,7 @@ def _list(drawn: Sequence[Span], now: datetime, style: Style) -> list[str]:
     rows = [_row(span, now, style) for span in rounds[-_LISTED:]]
     lines = table(("ROUND", "FORMED", "TRAINED", "NODES", "FORMED IN", "CAUSE"), rows, style)
     earlier = len(rounds) - _LISTED
-    return [*lines, f"({earlier} earlier rounds)"] if earlier > 0 else lines
+    return [*lines, f"({counted(earlier, 'earlier round')})"] if earlier > 0 else lines
 
 
 def _row(span: Span, now: datetime, style: Style) -> list[Cell]:

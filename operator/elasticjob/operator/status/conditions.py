@@ -11,6 +11,7 @@ from elasticjob.operator.policies.obstacles import joined_messages
 from elasticjob.operator.situation import Situation, Stage
 from elasticjob.operator.status.explanation import explain, obstacles, unserved
 from elasticjob.rendezvous.orders import RunState
+from elasticjob.rendezvous.wording import counted
 
 MESSAGE_LIMIT = 2048
 """Longest message of a condition, in characters; the API allows 32,768."""
@@ -85,7 +86,7 @@ def _ready(situation: Situation) -> Words:
 
 def _trains(situation: Situation) -> str:
     wanted, active = situation.wanted, len(situation.joined)
-    head = f"round {situation.view.round if situation.view else 0} trains on {active} of {wanted} nodes"
+    head = f"round {situation.view.round if situation.view else 0} trains on {active} of {counted(wanted, 'node')}"
     if active >= wanted:
         return f"{head}; {situation.rounding}" if situation.rounding else head
     return f"{head}. {explain(situation)}"
@@ -120,7 +121,7 @@ def _rendezvous_ready(situation: Situation) -> Words:
 
 def _suspended(situation: Situation) -> dict[str, Words]:
     leaving = len(situation.pods)
-    message = f"{leaving} pods are leaving" if leaving else "no pod exists"
+    message = f"{counted(leaving, 'pod')} {'is' if leaving == 1 else 'are'} leaving" if leaving else "no pod exists"
     words = (constants.REASON_SUSPENDED, message)
     return {
         **_active(situation),

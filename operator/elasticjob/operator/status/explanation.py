@@ -95,6 +95,9 @@ def _doing(situation: Situation, pod: PodFacts | None, since: Mapping[str, datet
     if event is not None and event.state == constants.NODE_FAILED:
         words = event.message.removeprefix(f"{node_name(situation.job.name, pod.index)}: ")
         return f"runs and has not joined again after {event.reason}: {words}"
+    if situation.view is not None and pod.uid in situation.view.misdirected:
+        named = situation.view.misdirected[pod.uid]
+        return f"runs and calls for run {named!r}, not for that of this job: its command must name none (--rdzv-id)"
     if pod.uid in situation.members:
         return "has not heard of the new round yet"
     at = f" since {clock(since[pod.uid], situation.observed.now)}" if pod.uid in since else ""

@@ -56,7 +56,7 @@ def _first_running(situation: Situation) -> datetime | None:
 def _was_called(situation: Situation) -> bool:
     """A run that is not served cannot be called, which is told otherwise."""
     view = situation.view
-    called = view is None or bool(view.waiting) or view.round > situation.ledger.base_round
+    called = view is None or bool(view.waiting) or bool(view.misdirected) or view.round > situation.ledger.base_round
     return called or bool(situation.observed.node_events)
 
 

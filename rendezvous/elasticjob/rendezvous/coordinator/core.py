@@ -329,7 +329,8 @@ class Coordinator:
         if session.failure is not None:
             message = describe_failure(session.label, session.failure)
             self._members.record_node("WorkerFailed", message, NodeState.FAILED, session)
-        else:
+        elif self.orders.nodes[session.uid].phase is NodePhase.ALIVE:
+            # One that drains may ask, and is told to wait; it does not join.
             message = f"{session.label} joins from {session.address}"
             self._members.record_node("NodeJoined", message, NodeState.INIT, session)
         self._effect(Changed())

@@ -16,6 +16,7 @@ from elasticjob.rendezvous.coordinator.verdict import Detector, Loss, judge
 from elasticjob.rendezvous.orders import CloseReason, NodeFacts, NodePhase, RunOrders
 from elasticjob.rendezvous.protocol import Closed, Endpoint, ErrorCode, JoinWaiting, ProtocolError, shorten
 from elasticjob.rendezvous.state import State
+from elasticjob.rendezvous.wording import counted
 
 
 class Membership:
@@ -135,7 +136,7 @@ class Membership:
         limit = self.orders.max_worker_failures
         if state is not None and limit is not None and charge and state.failures > limit:
             self.failures = state.failures
-            self._fail(f"{incident.failure if incident else ''}; workers may fail {limit} times")
+            self._fail(f"{incident.failure if incident else ''}; workers may fail {counted(limit, 'time')}")
         elif state is not None:
             self.failures = state.failures
             self._announced = {uid: self.sessions[uid].incarnation for uid in state.participants}
@@ -353,7 +354,7 @@ class Membership:
 
     def _counts(self) -> str:
         limits, inside = self.rounds.limits, len(self.rounds.state.participants)
-        return f"{inside} of {len(self.rounds.wanted)} wanted nodes are in, {limits.min_nodes} are needed"
+        return f"{inside} of {counted(len(self.rounds.wanted), 'wanted node')} joined (min {limits.min_nodes})"
 
     def _label(self, uid: str) -> str:
         session = self.sessions.get(uid)
@@ -377,7 +378,7 @@ class Membership:
                 session,
                 formed.ranks[uid],
             )
-        message = f"round {formed.round} formed with {len(formed.nodes)} nodes: {self.rounds.cause}"
+        message = f"round {formed.round} formed with {counted(len(formed.nodes), 'node')}: {self.rounds.cause}"
         self._record("RoundFormed", message, NodeState.RUNNING)
 
     def _tell_closed(self) -> None:

@@ -7,7 +7,7 @@ from elasticjob.operator.plugin.job import Job
 from tests.unit.operator.plugin.jobs import Body, condition, job, pod, running
 
 PODS = [pod(0, machine="worker-a"), pod(1, machine="worker-b"), pod(2, machine="worker-a")]
-DIGITS = Job(job(replicas=3, minReplicas=2))
+DIGITS = Job(job(replicas=3, minReplicas=2, rendezvous={"lastCallTimeoutSeconds": 30}))
 
 
 def names(target: str, pods: list[Body] = PODS, of: Job = DIGITS) -> list[str]:
@@ -80,7 +80,7 @@ def test_exactly_the_pod_that_was_seen_is_evicted() -> None:
 def test_it_is_said_that_the_others_go_on() -> None:
     assert outcome(DIGITS, leavers(DIGITS, PODS, "digits-1")) == [
         "digits-1 (pod digits-1-0 on machine worker-b) has been asked to leave.",
-        "The others go on in a new round; its replacement joins in a later one, on another machine if there is room.",
+        "The others go on as soon as its replacement joins from another machine, or without after 30 s of last call.",
         "Watch it: kubectl elasticjob status digits --watch",
     ]
 

@@ -67,6 +67,18 @@ def worker_failed(world: World) -> None:
     world.wait(0)
 
 
+def calls_for_another_run(world: World) -> None:
+    started(world, 0)
+    started(world, 1)
+    world.wait(0, misdirected={world.pod(1)["metadata"]["uid"]: "my-run"})
+    world.later(300)
+
+
+def all_call_for_another_run(world: World) -> None:
+    calls_for_another_run(world)
+    world.wait(misdirected={world.pod(index)["metadata"]["uid"]: "my-run" for index in (0, 1)})
+
+
 @pytest.mark.parametrize(
     ("happens", "reason", "message"),
     [
@@ -104,6 +116,19 @@ def worker_failed(world: World) -> None:
             worker_failed,
             "WaitingForNodes",
             "1 of 2 joined (min 2). digits-1 runs and has not joined again after WorkerFailed: exit code 7.",
+        ),
+        (
+            calls_for_another_run,
+            "WaitingForNodes",
+            "1 of 2 joined (min 2). digits-1 runs and calls for run 'my-run', not for that of this job: its command "
+            "must name none (--rdzv-id).",
+        ),
+        (
+            all_call_for_another_run,
+            "WaitingForNodes",
+            "0 of 2 joined (min 2). digits-0 runs and calls for run 'my-run', not for that of this job: its command "
+            "must name none (--rdzv-id). digits-1 runs and calls for run 'my-run', not for that of this job: its "
+            "command must name none (--rdzv-id).",
         ),
     ],
 )
