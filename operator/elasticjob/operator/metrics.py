@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from itertools import product
 
 from prometheus_client import (
@@ -28,6 +29,21 @@ EVENT_TYPES = ("Normal", "Warning")
 DROP_CAUSES = ("queue-full", "rate", "not-leader")
 RESULTS = ("done", "failed", "error", "not-leader")
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class Cut(str, Enum):
+    """Why a connection of the rendezvous server was cut."""
+
+    TLS = "tls"
+    """What arrived is no TLS, or the client gave up in the handshake: it does not accept our certificate."""
+    HANDSHAKE_TIMEOUT = "handshake-timeout"
+    REQUEST_TIMEOUT = "request-timeout"
+    ANSWER_TIMEOUT = "answer-timeout"
+    IDLE_TIMEOUT = "idle-timeout"
+    FLOOD = "flood"
+    """The client sends more while its call is being answered than one more call may have."""
+    BROKEN = "broken"
+    """By the client, in the middle of a request."""
 
 
 @dataclass
@@ -102,6 +118,12 @@ class Metrics:
             "Connections closed for being too many.",
             registry=self.registry,
         )
+        self.connections_cut = Counter(
+            "elasticjob_rendezvous_connections_cut",
+            "Connections that ended otherwise than by an answer, by cause.",
+            ["cause"],
+            registry=self.registry,
+        )
         self.connections = Gauge(
             "elasticjob_rendezvous_connections", "Open connections of worker pods.", registry=self.registry
         )
@@ -139,6 +161,7 @@ class Metrics:
         _begin(self.events_dropped, product(EVENT_TYPES, DROP_CAUSES))
         _begin(self.half_restarts, product(HALVES))
         _begin(self.calls_refused, ((code.value,) for code in ErrorCode))
+        _begin(self.connections_cut, ((cut.value,) for cut in Cut))
         _begin(self.rounds, ((opening.value,) for opening in Opening))
 
     @contextmanager

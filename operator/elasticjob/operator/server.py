@@ -20,7 +20,7 @@ from urllib.parse import parse_qs
 from elasticjob.operator.auth import Caller
 from elasticjob.operator.host import Host
 from elasticjob.operator.metrics import Metrics
-from elasticjob.operator.server_connections import Connections, ServerLimits
+from elasticjob.operator.server_connections import Connections, ServerLimits, raise_open_files
 from elasticjob.operator.server_http import Head
 from elasticjob.rendezvous.protocol import (
     MAX_ROUND,
@@ -114,7 +114,7 @@ class RendezvousHttpServer:
         """Begin to listen."""
         self._connections = Connections(
             self._answer,
-            limits=self._limits,
+            limits=self._limits.within(raise_open_files()),
             ssl_context=self._ssl_context,
             refused=self._host.count_refusal,
             metrics=self._metrics,

@@ -6,13 +6,15 @@ a request that does not arrive, an answer that is not taken, a connection withou
 """
 
 import asyncio
+import resource
 import ssl
+import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import formatdate
 from enum import Enum
 
-from elasticjob.operator.metrics import Metrics
+from elasticjob.operator.metrics import Cut, Metrics
 from elasticjob.operator.server_http import END_OF_HEAD, MAX_HEAD, Head, answer_bytes, read_head
 from elasticjob.operator.server_tls import TlsLayer, Wire
 from elasticjob.rendezvous.protocol import MAX_REQUEST_BYTES, ErrorCode, ProtocolError, dumps
@@ -29,6 +31,9 @@ RETRY_AFTER = {
     ErrorCode.OVERLOADED: "2",
 }
 
+RESERVED_FILES = 256
+"""Open files that are left to the rest of the process."""
+
 Answers = Callable[[Head, bytes], Awaitable[bytes]]
 """Answers one call with the body of status 200, or raises `ProtocolError`."""
 
@@ -36,11 +41,20 @@ Answers = Callable[[Head, bytes], Awaitable[bytes]]
 class _Phase(Enum):
     """What a connection is doing."""
 
+    SECURING = "TLS is set up"
     IDLE = "no call"
     ARRIVING = "a request arrives"
     ANSWERING = "a call is being answered"
     WRITING = "the client does not take its answer"
     ENDING = "refused for good; what still arrives is dropped"
+
+
+_CAUSES = {
+    _Phase.SECURING: Cut.HANDSHAKE_TIMEOUT,
+    _Phase.IDLE: Cut.IDLE_TIMEOUT,
+    _Phase.ARRIVING: Cut.REQUEST_TIMEOUT,
+    _Phase.WRITING: Cut.ANSWER_TIMEOUT,
+}
 
 
 class Connection(asyncio.Protocol):
@@ -54,20 +68,31 @@ class Connection(asyncio.Protocol):
         self._buffer = b""
         self._head: Head | None = None
         self._last: tuple[bytes, Head] | None = None
-        self._enter(_Phase.ARRIVING)
+        self._enter(_Phase.SECURING)
         self._is_full = False
         self.task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.wired(transport)
+        self.secured()
 
     def wired(self, wire: Wire) -> None:
         """The connection is there; if by TLS, the handshake is to come."""
         self._wire = wire
         self._owner.opened(self)
 
+    def secured(self) -> None:
+        """What is written from now on arrives. The time for the first request runs on."""
+        self._phase = _Phase.ARRIVING
+
+    def garbled(self) -> None:
+        if self._phase is not _Phase.ENDING:
+            self._cut(Cut.TLS)
+
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._phase is _Phase.ARRIVING and (self._buffer or self._head is not None):
+            self._owner.count_cut(Cut.BROKEN)
         self._wire = None
         self._buffer = b""
         if self.task is not None:
@@ -80,7 +105,7 @@ class Connection(asyncio.Protocol):
         self._buffer = self._buffer + data if self._buffer else data
         if self._phase in (_Phase.ANSWERING, _Phase.WRITING):
             if len(self._buffer) > MAX_HEAD + MAX_REQUEST_BYTES:
-                self.abort()
+                self._cut(Cut.FLOOD)
             return
         if self._phase is _Phase.IDLE:
             self._enter(_Phase.ARRIVING)
@@ -103,6 +128,23 @@ class Connection(asyncio.Protocol):
         """End the connection at once."""
         if self._wire is not None:
             self._wire.abort()
+
+    def expire(self) -> None:
+        """The time for what it does is over. A client that has not sent its request is told so, if it can be."""
+        if self._phase is _Phase.ARRIVING:
+            self._owner.count_cut(Cut.REQUEST_TIMEOUT)
+            seconds = self._owner.limits.request_timeout
+            message = f"the request has not arrived within {seconds:g} seconds"
+            self._refuse(ProtocolError(ErrorCode.REQUEST_TIMEOUT, message))
+        elif self._phase in _CAUSES:
+            self._cut(_CAUSES[self._phase])
+        else:
+            self.abort()
+
+    def _cut(self, cause: Cut) -> None:
+        self._owner.count_cut(cause)
+        self._phase, self._buffer = _Phase.ENDING, b""
+        self.abort()
 
     def _enter(self, phase: _Phase) -> None:
         self._phase = phase
@@ -195,6 +237,17 @@ class ServerLimits:
     write_timeout: float = 30.0
     idle_timeout: float = 75.0
 
+    def within(self, open_files: int) -> "ServerLimits":
+        """These limits with no more connections than so many open files allow; the rest of the process needs some."""
+        return replace(self, connections=max(1, min(self.connections, open_files - RESERVED_FILES)))
+
+
+def raise_open_files() -> int:
+    """Have this process open as many files as it may have at most, and tell how many that is."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return sys.maxsize if most == resource.RLIM_INFINITY else most
+
 
 class Connections:
     """All connections of one server.
@@ -216,6 +269,7 @@ class Connections:
         self.answers = answers
         self.limits = limits
         self.allowed = {
+            _Phase.SECURING: limits.request_timeout,
             _Phase.IDLE: limits.idle_timeout,
             _Phase.ARRIVING: limits.request_timeout,
             _Phase.ANSWERING: float("inf"),
@@ -260,6 +314,10 @@ class Connections:
             self._metrics.connections_refused.inc()
             connection.abort()
 
+    def count_cut(self, cause: Cut) -> None:
+        """A connection is cut, or was."""
+        self._metrics.connections_cut.labels(cause.value).inc()
+
     def closed(self, connection: Connection) -> None:
         """A connection is gone."""
         self._open.discard(connection)
@@ -268,5 +326,5 @@ class Connections:
         now = self.loop.time()
         self.date = formatdate(usegmt=True)
         for connection in [each for each in self._open if each.overdue_at < now]:
-            connection.abort()
+            connection.expire()
         self._sweep = self.loop.call_later(_SWEEP, self._look)

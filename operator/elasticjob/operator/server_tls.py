@@ -34,7 +34,13 @@ class WireProtocol(Protocol):
     """What is told of a connection."""
 
     def wired(self, wire: Wire) -> None:
-        """It is there. What is written before anything was received may be lost."""
+        """It is there. What is written before it is secured may be lost."""
+
+    def secured(self) -> None:
+        """The handshake is over."""
+
+    def garbled(self) -> None:
+        """What was received is no TLS, or the other end gave up in the handshake; the connection is to be cut."""
 
     def data_received(self, data: bytes) -> None:
         """Something was received."""
@@ -49,21 +55,31 @@ class WireProtocol(Protocol):
         """It is gone."""
 
 
+class _Session:
+    """What OpenSSL keeps of one connection."""
+
+    __slots__ = ("incoming", "outgoing", "tls")
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.incoming, self.outgoing, server_side=True)
+
+
 class TlsLayer(asyncio.BufferedProtocol):
-    """The server's side of TLS on one connection.
+    """The server's side of TLS on one connection. Until the client has sent something, it costs next to nothing.
 
     Args:
         above: Gets what is decrypted.
         buffer: What is read goes through it; shared by all connections of one loop.
     """
 
-    __slots__ = ("_above", "_buffer", "_incoming", "_is_open", "_outgoing", "_tls", "_transport")
+    __slots__ = ("_above", "_buffer", "_context", "_is_open", "_session", "_transport")
 
     def __init__(self, above: WireProtocol, context: ssl.SSLContext, buffer: memoryview) -> None:
         self._above = above
         self._buffer = buffer
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._context = context
+        self._session: _Session | None = None
         self._is_open = False
         self._transport: asyncio.Transport | None = None
 
@@ -78,12 +94,15 @@ class TlsLayer(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._incoming.write(self._buffer[:nbytes])
+        session = self._session
+        if session is None:
+            session = self._session = _Session(self._context)
+        session.incoming.write(self._buffer[:nbytes])
         try:
-            if self._is_open or self._shake_hands():
-                self._read()
+            if self._is_open or self._shake_hands(session):
+                self._read(session)
         except ssl.SSLError:
-            self.abort()
+            self._above.garbled()
 
     def pause_writing(self) -> None:
         self._above.pause_writing()
@@ -92,24 +111,30 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._above.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._session is not None and not self._is_open:
+            self._above.garbled()
         self._above.connection_lost(exc)
 
     # -- as a wire
 
     def write(self, data: bytes) -> None:
+        session = self._session
+        if session is None:
+            return
         rest = memoryview(data)
         try:
             while rest:
-                rest = rest[self._tls.write(rest) :]
+                rest = rest[session.tls.write(rest) :]
         except ssl.SSLError:
             self.abort()
-        self._flush()
+        self._flush(session)
 
     def close(self) -> None:
-        if self._is_open:
+        session = self._session
+        if session is not None and self._is_open:
             with contextlib.suppress(ssl.SSLError):  # the good-bye of the other end is not waited for
-                self._tls.unwrap()
-            self._flush()
+                session.tls.unwrap()
+            self._flush(session)
         if self._transport is not None:
             self._transport.close()
 
@@ -120,20 +145,21 @@ class TlsLayer(asyncio.BufferedProtocol):
     def is_closing(self) -> bool:
         return self._transport is None or self._transport.is_closing()
 
-    def _shake_hands(self) -> bool:
+    def _shake_hands(self, session: _Session) -> bool:
         try:
-            self._tls.do_handshake()
+            session.tls.do_handshake()
         except ssl.SSLWantReadError:
             return False
         finally:
-            self._flush()
+            self._flush(session)
         self._is_open = True
+        self._above.secured()
         return True
 
-    def _read(self) -> None:
-        while (self._incoming.pending or self._tls.pending()) and not self.is_closing():
+    def _read(self, session: _Session) -> None:
+        while (session.incoming.pending or session.tls.pending()) and not self.is_closing():
             try:
-                data = self._tls.read(_RECORD)
+                data = session.tls.read(_RECORD)
             except ssl.SSLWantReadError:
                 break
             except ssl.SSLZeroReturnError:
@@ -142,8 +168,8 @@ class TlsLayer(asyncio.BufferedProtocol):
                 self.close()
                 return
             self._above.data_received(data)
-        self._flush()
+        self._flush(session)
 
-    def _flush(self) -> None:
-        if self._outgoing.pending and self._transport is not None:
-            self._transport.write(self._outgoing.read())
+    def _flush(self, session: _Session) -> None:
+        if session.outgoing.pending and self._transport is not None:
+            self._transport.write(session.outgoing.read())

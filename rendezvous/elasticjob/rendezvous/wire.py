@@ -37,6 +37,7 @@ class ErrorCode(str, Enum):
     CLOSED = "closed"
     INVALID = "invalid"
     TOO_LARGE = "too-large"
+    REQUEST_TIMEOUT = "request-timeout"
     UNSUPPORTED_PROTOCOL = "unsupported-protocol"
     NOT_READY = "not-ready"
     OVERLOADED = "overloaded"
@@ -61,11 +62,20 @@ _HTTP_STATUS = {
     ErrorCode.CLOSED: 410,
     ErrorCode.INVALID: 400,
     ErrorCode.TOO_LARGE: 413,
+    ErrorCode.REQUEST_TIMEOUT: 408,
     ErrorCode.UNSUPPORTED_PROTOCOL: 426,
     ErrorCode.NOT_READY: 503,
     ErrorCode.OVERLOADED: 429,
 }
-_RETRYABLE = frozenset({ErrorCode.UNKNOWN_RUN, ErrorCode.UNKNOWN_NODE, ErrorCode.NOT_READY, ErrorCode.OVERLOADED})
+_RETRYABLE = frozenset(
+    {
+        ErrorCode.UNKNOWN_RUN,
+        ErrorCode.UNKNOWN_NODE,
+        ErrorCode.REQUEST_TIMEOUT,
+        ErrorCode.NOT_READY,
+        ErrorCode.OVERLOADED,
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -95,13 +96,14 @@ class Hosted:
     changes: list[tuple[str, str]]
     lost: list[str]
     has_lost: asyncio.Event
+    scheme: str = "http"
 
     async def call(
         self, method: str, path: str, body: object = None, *, uid: str = "uid-0", headers: dict[str, str] | None = None
     ) -> tuple[int, dict[str, Any]]:
         """Make one call of a worker; returns status and JSON."""
         sent = {"Authorization": f"Bearer {uid}", "Elasticjob-Protocol": "1", **(headers or {})}
-        url = f"http://127.0.0.1:{self.server.port}{path}"
+        url = f"{self.scheme}://127.0.0.1:{self.server.port}{path}"
         data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
         async with self.session.request(method, url, data=data, headers=sent) as answer:
             self.last_headers = answer.headers
@@ -133,6 +135,8 @@ class Setting:
     limits: HostLimits | None = None
     server_limits: ServerLimits | None = None
     metrics: Metrics = field(default_factory=Metrics)
+    server_tls: ssl.SSLContext | None = None
+    client_tls: ssl.SSLContext | None = None
 
     def backend(self, run: RunOrders) -> RendezvousBackend:
         return self.cells.setdefault(run.run_id, Cell())
@@ -163,11 +167,17 @@ async def serving(setting: Setting | None = None, *first: RunOrders) -> AsyncIte
     for run in first:
         host.apply(run)
     server = RendezvousHttpServer(
-        host, TokensAreUids(), port=0, address="127.0.0.1", limits=made.server_limits, metrics=made.metrics
+        host,
+        TokensAreUids(),
+        port=0,
+        address="127.0.0.1",
+        ssl_context=made.server_tls,
+        limits=made.server_limits,
+        metrics=made.metrics,
     )
     await host.start()
     await server.start()
-    connector = aiohttp.TCPConnector(limit=0)
+    connector = aiohttp.TCPConnector(limit=0, ssl=made.client_tls or True, force_close=made.client_tls is not None)
     async with aiohttp.ClientSession(connector=connector) as session:
         hosted = Hosted(
             host=host,
@@ -178,6 +188,7 @@ async def serving(setting: Setting | None = None, *first: RunOrders) -> AsyncIte
             changes=changes,
             lost=lost,
             has_lost=has_lost,
+            scheme="https" if made.server_tls else "http",
         )
         try:
             yield hosted

@@ -209,6 +209,11 @@ async def test_connections_are_bounded() -> None:
             each.close()
 
 
+@pytest.mark.parametrize(("open_files", "connections"), [(20_000, 16_384), (1_024, 768), (100, 1)])
+def test_no_more_connections_are_served_than_files_may_be_open(open_files: int, connections: int) -> None:
+    assert ServerLimits().within(open_files).connections == connections
+
+
 async def test_what_happens_is_counted() -> None:
     setting = Setting(server_limits=ServerLimits(connections=3))
     async with serving(setting, orders(2)) as hosted:

@@ -63,10 +63,11 @@ def test_refusals_travel_with_their_reason() -> None:
 
 
 def test_every_code_has_a_status_and_only_passing_ones_are_retried() -> None:
-    assert {code.http_status for code in ErrorCode} == {400, 401, 403, 404, 409, 410, 413, 426, 429, 503}
+    assert {code.http_status for code in ErrorCode} == {400, 401, 403, 404, 408, 409, 410, 413, 426, 429, 503}
     assert {code.value for code in ErrorCode if code.retryable} == {
         "unknown-run",
         "unknown-node",
+        "request-timeout",
         "not-ready",
         "overloaded",
     }
