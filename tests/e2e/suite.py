@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.cluster import Cluster
+from tests.cluster.errors import ClusterError
 from tests.cluster.etcd import Certificates
 from tests.cluster.kubectl import Helm, Kubectl
 from tests.cluster.processes import wait_until
@@ -69,6 +70,12 @@ class Suite:
         metadata = {"name": NAMESPACE, "labels": labels}
         self.kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         self._provide_etcd_certificates()
+        try:
+            self._upgrade(release, *settings)
+        except ClusterError as error:
+            raise ClusterError(f"{error}\n{self._seen(release)}") from error
+
+    def _upgrade(self, release: str, *settings: str) -> None:
         repository, _, tag = self.operator_image.rpartition(":")
         self.helm(
             *(
@@ -85,6 +92,18 @@ class Suite:
             *(f"--set={setting}" for setting in ("logLevel=debug", *_ETCD_VOLUME, *settings)),
             timeout=_SECONDS + 30,
         )
+
+    def _seen(self, release: str) -> str:
+        """Why the operator does not get ready."""
+        where = ("-n", NAMESPACE)
+        log = (*where, "logs", f"deployment/{release}", "--tail=30")
+        return "\n".join(self._text(*one) for one in ((*where, "get", "pods,events"), log, (*log, "--previous")))
+
+    def _text(self, *args: str) -> str:
+        try:
+            return self.kubectl(*args)
+        except ClusterError as error:
+            return str(error)
 
     def _provide_etcd_certificates(self) -> None:
         certificate, key = (path.read_text() for path in self.etcd.of("client"))
