@@ -1,7 +1,7 @@
 """One job as a plan understands it: what was observed, read and accounted for. Plain data and questions to it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from functools import cached_property
@@ -70,7 +70,12 @@ class Situation:
     def view(self) -> RunView | None:
         """What the rendezvous says of this very run, once it has read its state."""
         view = self.heard
-        return view if view is not None and view.taken_over else None
+        if view is None or not view.taken_over:
+            return None
+        if view.state is RunState.REFORMING and view.round <= self.ledger.base_round:
+            # The round is of the time before the suspension, and so not replaced but begun anew.
+            return replace(view, state=RunState.WAITING)
+        return view
 
     @property
     def heard(self) -> RunView | None:

@@ -38,13 +38,13 @@ class RunState(str, Enum):
     """What a run is doing, as shown to users."""
 
     WAITING = "Waiting"
-    """A round is open and too few nodes have joined."""
+    """The first round is open and too few nodes have joined."""
     LAST_CALL = "LastCall"
     """Enough nodes have joined; the round waits a little for the missing ones."""
     FORMED = "Formed"
     """A round is complete and training runs."""
     REFORMING = "Reforming"
-    """The formed round is to be replaced: a member was lost, a node waits, or the operator ordered it."""
+    """The formed round is being replaced: a member was lost, a node waits, or the operator ordered it."""
     CLOSED = "Closed"
 
 

@@ -94,6 +94,20 @@ def test_last_call_starts_anew_after_the_minimum_was_lost() -> None:
     assert driver.coordinator.round == 1
 
 
+def test_a_round_is_replaced_until_the_next_one_has_formed() -> None:
+    driver = formed(3, min_nodes=3, max_nodes=3)
+    seen = []
+    driver.delete_pods("uid-2")
+    for survivor in ("uid-0", "uid-1"):
+        seen.append(driver.state())
+        driver.join(survivor)
+    seen.append(driver.state())  # nobody of round 1 is outstanding, and the replacement has not come
+    driver.set_pods(facts(2, uid="uid-22"))
+    seen.append(driver.state())
+    driver.join("uid-22")
+    assert [*seen, driver.state()] == [*[RunState.REFORMING] * 4, RunState.FORMED]
+
+
 def test_min_equal_to_max_needs_no_last_call() -> None:
     driver = Driver(3, min_nodes=3, max_nodes=3)
     waiters = driver.join_all(*ALL)
@@ -206,7 +220,7 @@ def test_thirty_of_thirty_two_nodes_that_die_together_cost_one_round() -> None:
     driver = formed(32, min_nodes=30, max_nodes=32)
     driver.delete_pods(*(f"uid-{index}" for index in range(2, 32)))
     driver.join_all("uid-0", "uid-1")
-    assert driver.state() is RunState.WAITING
+    assert driver.state() is RunState.REFORMING
     driver.set_pods(*(facts(index, uid=f"new-{index}") for index in range(2, 32)))
     for index in range(2, 32):
         driver.join(f"new-{index}")
@@ -219,7 +233,7 @@ def test_survivors_below_the_minimum_meet_the_newcomers_in_the_same_round() -> N
     driver.delete_pods("uid-1", "uid-2")
     survivor = driver.join("uid-0", wait=30)
     driver.wait(20)
-    assert driver.state() is RunState.WAITING
+    assert driver.state() is RunState.REFORMING
     driver.set_pods(facts(1, uid="uid-11"), facts(2, uid="uid-22"))
     newcomers = driver.join_all("uid-11", "uid-22")
     assert {driver.formed(waiter).round for waiter in (survivor, *newcomers)} == {2}

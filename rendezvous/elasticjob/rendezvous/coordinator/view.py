@@ -39,7 +39,8 @@ def _state(members: Membership) -> RunState:
         return RunState.FORMED
     if members.rounds.in_last_call:
         return RunState.LAST_CALL
-    return RunState.REFORMING if state.previous else RunState.WAITING
+    # Also once nobody of the formed round is outstanding any more: it is replaced until the next one has formed.
+    return RunState.WAITING if members.rounds.formed is None else RunState.REFORMING
 
 
 def _member(node: Node, rank: int, members: Membership) -> NodeView:

@@ -3,7 +3,7 @@
 import pytest
 
 from elasticjob.operator.plan import CreatePod
-from elasticjob.rendezvous.orders import NodePhase
+from elasticjob.rendezvous.orders import NodePhase, RunState
 from tests.unit.operator.world import World, running, template
 
 
@@ -55,6 +55,24 @@ def test_resuming_starts_all_nodes_under_new_names() -> None:
     assert world.names() == ["digits-0-1", "digits-1-1"]
     assert world.condition("Suspended")["status"] == "False"
     assert world.status["startTime"]
+
+
+def test_a_resumed_job_begins_anew_and_does_not_re_form() -> None:
+    world = running(2)
+    world.spec(suspend=True)
+    world.settle()
+    world.pods.clear()
+    world.settle()
+    world.spec(suspend=False)
+    world.settle()
+    world.wait(0, state=RunState.REFORMING, participants=())  # the coordinator knows the round before the suspension
+    world.settle()
+    assert (world.status["phase"], world.status["rendezvous"]["state"]) == ("Forming", "Waiting")
+    world.form(0, 1)
+    world.settle()
+    world.wait(state=RunState.REFORMING)
+    world.settle()
+    assert (world.status["phase"], world.status["rendezvous"]["state"]) == ("Reforming", "Reforming")
 
 
 def test_a_pod_that_was_created_as_the_job_was_suspended_goes_as_well() -> None:
