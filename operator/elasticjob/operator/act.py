@@ -1,14 +1,16 @@
 """Carries out the actions of a plan.
 
 Actions are done in the order of the plan; those of one type side by side, at most `parallelism` at a time. Creations
-begin with one call and double with each success, and the first refusal ends them: a quota that is used up costs one
-refused call, not two hundred. Whatever is learnt from the answers goes to the cache at once, before any watch tells it.
+begin with one call and double until they are so many, and the first refusal ends them: a quota that is used up costs
+one refused call, not two hundred. Whatever is learnt from the answers goes to the cache at once, before any watch tells
+it.
 
 No child is created once the job is known to be deleted: that is looked up before every single call.
 """
 
 import asyncio
 import itertools
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -85,12 +87,19 @@ class Actor:
         return report
 
     async def _run_all(self, owner: Owner, actions: Sequence[Action], report: Report, *, careful: bool) -> None:
+        rest = deque(actions)
+
+        async def work() -> None:
+            while rest and not (careful and report.failures):
+                await self._run(owner, rest.popleft(), report)
+
         size = 1 if careful else self._parallelism
-        rest = list(actions)
-        while rest and not (careful and report.failures):
-            batch, rest = rest[:size], rest[size:]
+        while size < self._parallelism and rest and not report.failures:
+            batch = [rest.popleft() for _ in range(min(size, len(rest)))]
             await asyncio.gather(*(self._run(owner, action, report) for action in batch))
-            size = min(self._parallelism, size * 2)
+            size *= 2
+        # No call waits for a slower one from here on.
+        await asyncio.gather(*(work() for _ in range(min(self._parallelism, len(rest)))))
 
     async def _run(self, owner: Owner, action: Action, report: Report) -> None:
         target = target_of(action)

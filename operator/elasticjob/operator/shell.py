@@ -9,10 +9,11 @@ never told. An object that is listed though it is known is the sign of it; the f
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 import kopf
+from kopf._cogs.structs import dicts
 from kopf._core.engines.peering import Identity
 from kubernetes.aio.client.configuration import Configuration
 
@@ -33,6 +34,21 @@ class Feed(Protocol):
         """Take one event. `event_type` is ADDED, MODIFIED, DELETED, or None for an object that was listed."""
 
 
+class NoDifferences(kopf.DiffBaseStorage):
+    """Remembers nothing of objects: Kopf would copy each one whole to find out what has changed, which nobody asks."""
+
+    def build(self, *, body: kopf.Body, extra_fields: Iterable[dicts.FieldSpec] | None = None) -> kopf.BodyEssence:
+        """What is to be compared: nothing."""
+        return kopf.BodyEssence({})
+
+    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
+        """What was handled last: nothing is known."""
+        return None
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        """Nothing is written into objects."""
+
+
 def kopf_settings(settings: Settings) -> kopf.OperatorSettings:
     """Kopf's settings for a pure watcher."""
     result = kopf.OperatorSettings()
@@ -44,7 +60,7 @@ def kopf_settings(settings: Settings) -> kopf.OperatorSettings:
     result.networking.error_backoffs = _ERROR_BACKOFFS
     result.persistence.finalizer = f"{GROUP}/operator"
     result.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP, v1=False)
-    result.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=GROUP)
+    result.persistence.diffbase_storage = NoDifferences()
     result.queueing.idle_timeout = 1.0
     result.process.ultimate_exiting_timeout = None
     for resource in WATCHED:

@@ -103,6 +103,40 @@ async def test_the_first_refusal_ends_the_creations(actor: Actor, cluster: Scrip
     assert [str(error) for error in report.failures] == ["exceeded quota"]
 
 
+async def test_many_are_created_side_by_side_and_each_once(actor: Actor, cluster: ScriptedCluster) -> None:
+    under_way, most = 0, 0
+
+    async def create(resource: object, body: Body, **where: object) -> Body:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+        return await ScriptedCluster.create(cluster, PODS, body, namespace="team")
+
+    cluster.create = create  # type: ignore[method-assign]
+    report = await actor.act(OWNER, [create_pod(index) for index in range(50)])
+    assert sorted(call.name for call in cluster.calls) == sorted(f"digits-{index}-0" for index in range(50))
+    assert (most, report.failures) == (4, [])
+
+
+async def test_a_slow_call_holds_up_no_other(actor: Actor, cluster: ScriptedCluster) -> None:
+    answered = asyncio.Event()
+
+    async def create(resource: object, body: Body, **where: object) -> Body:
+        if body["metadata"]["name"] == "digits-10-0":
+            await answered.wait()
+        return await ScriptedCluster.create(cluster, PODS, body, namespace="team")
+
+    cluster.create = create  # type: ignore[method-assign]
+    acting = asyncio.create_task(actor.act(OWNER, [create_pod(index) for index in range(50)]))
+    while len(cluster.calls) < 49:  # noqa: ASYNC110 - the answers are counted
+        await asyncio.sleep(0)
+    answered.set()
+    await acting
+    assert len(cluster.calls) == 50
+
+
 async def test_a_refusal_is_remembered_until_the_call_succeeds(
     actor: Actor, cluster: ScriptedCluster, problems: Problems
 ) -> None:

@@ -1,3 +1,4 @@
+import kopf
 from kubernetes.aio.client.configuration import Configuration
 
 from elasticjob.operator.ports import Body, Resource
@@ -37,6 +38,13 @@ def test_no_trace_of_the_framework_is_left_in_objects_or_events() -> None:
     assert settings.posting.enabled is False
     assert settings.peering.standalone is True
     assert settings.scanning.disabled is True
+
+
+def test_the_framework_keeps_no_copies_of_objects() -> None:
+    storage = kopf_settings(Settings()).persistence.diffbase_storage
+    body = kopf.Body({"metadata": {"name": "digits-0-0"}, "spec": {"containers": []}})
+    assert storage.build(body=body) == {}
+    assert storage.fetch(body=body) is None
 
 
 def test_credentials_are_those_of_the_client() -> None:
