@@ -110,7 +110,13 @@ class Site:
     def define(self, definition: Path, name: str) -> None:
         """Have the API server know a kind of job."""
         self.cluster.kubectl("apply", "--server-side", "-f", str(definition))
-        self.cluster.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=30s")
+
+        def is_served() -> bool:
+            conditions = self.cluster.kubectl.json("get", "crd", name).get("status", {}).get("conditions") or ()
+            return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+
+        # `kubectl wait` fails on a definition that has no conditions at all yet.
+        wait_until(is_served, what=f"{name} to be served", timeout=START_SECONDS)
 
     @contextlib.contextmanager
     def _running(self, user: str, command: list[str], environ: Mapping[str, str]) -> Iterator[Started]:
