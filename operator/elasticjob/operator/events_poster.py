@@ -140,7 +140,10 @@ class EventsPoster:
 def _log_fields(occurrence: Occurrence) -> dict[str, object]:
     job = f"{occurrence.regarding.namespace}/{occurrence.regarding.name}"
     fields: dict[str, object] = {"job": job, "reason": occurrence.reason, "type": _type(occurrence)}
-    return {**fields, "pod": occurrence.related.name} if occurrence.related else fields
+    if occurrence.related is None:
+        return fields
+    pod = occurrence.related.name
+    return {**fields, "node": pod.rpartition("-")[0], "pod": pod}
 
 
 def _type(occurrence: Occurrence) -> str:

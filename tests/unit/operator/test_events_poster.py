@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from elasticjob.operator.errors import Forbidden, NotFound, TooManyRequests, Unavailable
-from elasticjob.operator.events_poster import QUEUE_LIMIT, EventsPoster
+from elasticjob.operator.errors import ClusterError, Forbidden, Invalid, NotFound, TooManyRequests, Unavailable
+from elasticjob.operator.events_poster import QUEUE_LIMIT, WRITE_PAUSE, EventsPoster
 from elasticjob.operator.metrics import Metrics
 from elasticjob.operator.ports import Body, ObjectReference
 from elasticjob.operator.resources import EVENTS
@@ -127,19 +127,33 @@ async def test_a_server_that_does_not_answer_is_tried_a_few_times(
     assert dropped(metrics, "Normal", "Unavailable") == 1
 
 
-async def test_a_refusal_drops_the_one_event_and_is_logged_once(
-    poster: EventsPoster, cluster: ScriptedCluster, metrics: Metrics, caplog: pytest.LogCaptureFixture
+REFUSALS = {
+    "no permission": Forbidden("events is forbidden"),
+    "namespace ends": Forbidden("unable to create new content in namespace train because it is being terminated"),
+    "not valid": Invalid("Event is invalid: note"),
+}
+
+
+@pytest.mark.parametrize("error", REFUSALS.values(), ids=REFUSALS.keys())
+async def test_a_refusal_drops_the_one_event_without_delay_and_is_logged_once(
+    error: ClusterError,
+    poster: EventsPoster,
+    cluster: ScriptedCluster,
+    metrics: Metrics,
+    slept: list[float],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def answer(_: Call) -> Body:
-        raise Forbidden("events is forbidden")
+        raise error
 
     cluster.answer = answer
     async with running(poster):
         poster.emit(occurrence(note="a"))
         poster.emit(occurrence(note="b"))
     assert len(cluster.calls) == 2
-    assert dropped(metrics, "Normal", "Forbidden") == 2
-    assert [record.getMessage() for record in caplog.records] == ["an Event was not written: events is forbidden"]
+    assert set(slept) <= {WRITE_PAUSE}
+    assert dropped(metrics, "Normal", type(error).__name__) == 2
+    assert [record.getMessage() for record in caplog.records] == [f"an Event was not written: {error}"]
 
 
 async def test_a_series_whose_event_has_expired_begins_anew(poster: EventsPoster, cluster: ScriptedCluster) -> None:
@@ -176,10 +190,11 @@ async def test_what_is_told_as_an_event_is_in_the_log_with_its_job_and_pod(
     (record,) = caplog.records
     regarding = occurrence().regarding
     assert record.getMessage() == "silent for 15 s"
-    fields = {name: record.__dict__[name] for name in ("job", "reason", "type", "pod")}
+    fields = {name: record.__dict__[name] for name in ("job", "reason", "type", "node", "pod")}
     assert fields == {
         "job": f"{regarding.namespace}/{regarding.name}",
         "reason": "NodeLost",
         "type": "Warning",
+        "node": "digits-1",
         "pod": "digits-1-0",
     }

@@ -4,11 +4,13 @@ from elasticjob.operator.pod_facts import PodFacts
 from elasticjob.operator.policies.budget import worker_failures_left
 from elasticjob.operator.policies.pod_end import EndKind
 from elasticjob.operator.policies.spare_nodes import places, surplus
-from elasticjob.operator.situation import Situation
+from elasticjob.operator.situation import Situation, Stage
 from elasticjob.rendezvous.orders import CloseReason, NodeFacts, NodePhase, RunOrders
 
+SCALED_DOWN = "ScaledDown"
+SUSPENDED = "Suspended"
 LEAVING = "Leaving"
-"""Reason of a node that is to leave without anything having happened to it."""
+"""Reasons of nodes that are to leave without anything having happened to them; the last one where no other fits."""
 
 
 def run_orders(situation: Situation, *, close: CloseReason | None = None, message: str = "") -> RunOrders:
@@ -50,8 +52,15 @@ def expected_nodes(situation: Situation) -> frozenset[int]:
 
 def _node_facts(situation: Situation, pod: PodFacts) -> NodeFacts:
     phase = _phase(situation, pod)
-    reason = pod.end.reason if pod.end else (pod.target_reason or LEAVING) if phase is NodePhase.DRAINING else ""
+    drains = phase is NodePhase.DRAINING
+    reason = pod.end.reason if pod.end else (pod.target_reason or _why_it_leaves(situation, pod)) if drains else ""
     return NodeFacts(pod_uid=pod.uid, pod=pod.name, index=pod.index, phase=phase, reason=reason)
+
+
+def _why_it_leaves(situation: Situation, pod: PodFacts) -> str:
+    if situation.stage is Stage.SUSPENDED:
+        return SUSPENDED
+    return SCALED_DOWN if situation.stage is Stage.ACTIVE and pod.index not in situation.ledger.indexes else LEAVING
 
 
 def _phase(situation: Situation, pod: PodFacts) -> NodePhase:

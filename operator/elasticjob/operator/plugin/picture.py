@@ -9,7 +9,20 @@ from elasticjob.operator import constants
 from elasticjob.operator.model import NodeStatus
 from elasticjob.operator.model.fields import mapping, number, text
 from elasticjob.operator.plugin.job import Job
-from elasticjob.operator.plugin.text import BOLD, DIM, GREEN, RED, YELLOW, Cell, Style, duration, plain, table
+from elasticjob.operator.plugin.text import (
+    BOLD,
+    DIM,
+    GREEN,
+    RED,
+    YELLOW,
+    Cell,
+    Style,
+    duration,
+    familiar,
+    flow,
+    plain,
+    table,
+)
 from elasticjob.operator.plugin.text import moment as parse_moment
 from elasticjob.operator.plugin.timeline import timeline
 from elasticjob.rendezvous.wording import counted
@@ -33,11 +46,11 @@ _REASON_LINES = 4
 def picture(body: Mapping[str, Any], *, now: datetime, style: Style) -> list[str]:
     """The lines of the picture."""
     job = Job(body)
-    above = [*_head(job, now, style), *_reason(job, style)]
+    above = [*_head(job, now, style), *_reason(job, now, style)]
     end = job.trained_until(now)
     rounds = timeline(job.status.history, end=end, now=end if job.is_over else now, style=style)
     room = None if style.height is None else style.height - len(above) - len(rounds) - 4
-    parts = (above, _nodes(job, room, style), rounds)
+    parts = (above, _nodes(job, room, now, style), rounds)
     lines: list[str] = []
     for part in parts:
         lines += ["", *part] if lines and part else part
@@ -47,14 +60,14 @@ def picture(body: Mapping[str, Any], *, now: datetime, style: Style) -> list[str
 def _head(job: Job, now: datetime, style: Style) -> list[str]:
     phase = job.status.phase or constants.PHASE_PENDING
     size = text(job.raw_status, "size") or f"0/{job.replicas}"
-    words = [
-        style.paint(job.name, BOLD),
-        style.paint(phase, _PHASE_COLOURS.get(phase, YELLOW)),
-        f"round {job.status.rendezvous.round}",
-        f"{size} nodes ({_limits(job)})",
-    ]
-    age = _age(job, now)
-    return ["  ".join([*words, *([age] if age else [])]), style.paint(_counts(job), DIM)]
+    words = (
+        Cell(job.name, BOLD),
+        Cell(phase, _PHASE_COLOURS.get(phase, YELLOW)),
+        Cell(f"round {job.status.rendezvous.round}"),
+        Cell(f"{size} nodes ({_limits(job)})"),
+        Cell(_age(job, now)),
+    )
+    return [*flow([cell for cell in words if cell.text], style), *flow(_counts(job), style)]
 
 
 def _limits(job: Job) -> str:
@@ -70,19 +83,22 @@ def _age(job: Job, now: datetime) -> str:
     return f"took {spent}" if completed else f"for {spent}"
 
 
-def _counts(job: Job) -> str:
+def _counts(job: Job) -> list[Cell]:
     restarts = mapping(job.raw_status, "restarts")
     limit = mapping(job.spec, "restartPolicy").get("maxRestarts")
     budget = f" of {limit}" if isinstance(limit, int) else ""
     rendezvous = job.status.rendezvous
-    kept = f"  backend {rendezvous.backend}, epoch {rendezvous.epoch}" if rendezvous.backend else ""
-    return (
-        f"failures {number(restarts, 'failures')}{budget}  disruptions {number(restarts, 'disruptions')}"
-        f"  resizes {number(restarts, 'resizes')}{kept}"
+    kept = f"backend {rendezvous.backend}, epoch {rendezvous.epoch}" if rendezvous.backend else ""
+    words = (
+        f"failures {number(restarts, 'failures')}{budget}",
+        f"disruptions {number(restarts, 'disruptions')}",
+        f"resizes {number(restarts, 'resizes')}",
+        kept,
     )
+    return [Cell(one, DIM) for one in words if one]
 
 
-def _reason(job: Job, style: Style) -> list[str]:
+def _reason(job: Job, now: datetime, style: Style) -> list[str]:
     """Why it is not all well, if it is not."""
     if not job.is_seen:
         return [style.paint("the operator has not looked at it in its present form yet", YELLOW)]
@@ -90,7 +106,7 @@ def _reason(job: Job, style: Style) -> list[str]:
     settled = job.status.condition(constants.RECONCILING)
     if ready is None or not ready.message or (ready.status == "True" and (not settled or settled.status == "False")):
         return []
-    words = plain(ready.message)
+    words = familiar(ready.message, now)
     return (
         textwrap.wrap(words, style.width, max_lines=_REASON_LINES, placeholder=style.ellipsis)
         if style.width
@@ -98,13 +114,13 @@ def _reason(job: Job, style: Style) -> list[str]:
     )
 
 
-def _nodes(job: Job, room: int | None, style: Style) -> list[str]:
+def _nodes(job: Job, room: int | None, now: datetime, style: Style) -> list[str]:
     nodes = job.status.nodes
     shown = nodes if room is None else _kept(nodes, max(_FEWEST_NODES, room - 2))
     if not shown:
         return []
     head = ("STATE", "NAME", "RANK", "POD", "NODE", "RESTARTS", "MESSAGE")
-    lines = table(head, [_row(node) for node in shown], style)
+    lines = table(head, [_row(node, now) for node in shown], style, optional=("POD", "RESTARTS", "NODE", "RANK"))
     left_out = len(nodes) - len(shown) + number(mapping(job.raw_status, "nodeCounts"), "omitted")
     return [*lines, f"({counted(left_out, 'more node')})"] if left_out else lines
 
@@ -116,7 +132,7 @@ def _kept(nodes: tuple[NodeStatus, ...], room: int) -> list[NodeStatus]:
     return sorted(worth[:room], key=lambda node: node.index)
 
 
-def _row(node: NodeStatus) -> list[Cell]:
+def _row(node: NodeStatus, now: datetime) -> list[Cell]:
     return [
         Cell(plain(node.state), _STATE_COLOURS.get(node.state, "")),
         Cell(plain(node.name)),
@@ -124,15 +140,15 @@ def _row(node: NodeStatus) -> list[Cell]:
         Cell(plain(node.pod)),
         Cell(plain(node.node)),
         Cell(str(node.restarts)),
-        Cell(_message(node)),
+        Cell(_message(node, now)),
     ]
 
 
-def _message(node: NodeStatus) -> str:
+def _message(node: NodeStatus, now: datetime) -> str:
     """Why it is in its state, else how its last attempt ended."""
     code = f" (exit code {node.exit_code})" if node.exit_code is not None else ""
     if node.reason or node.message:
-        return plain(f"{node.reason}{code}: {node.message}" if node.message else f"{node.reason}{code}")
+        return familiar(f"{node.reason}{code}: {node.message}" if node.message else f"{node.reason}{code}", now)
     failure = node.last_failure
     if failure is None:
         return ""

@@ -103,7 +103,9 @@ def _columns(drawn: Sequence[Span], width: int) -> list[int]:
 def _list(drawn: Sequence[Span], now: datetime, style: Style) -> list[str]:
     rounds = [span for span in drawn if span.round]
     rows = [_row(span, now, style) for span in rounds[-_LISTED:]]
-    lines = table(("ROUND", "FORMED", "TRAINED", "NODES", "FORMED IN", "CAUSE"), rows, style)
+    lines = table(
+        ("ROUND", "FORMED", "TRAINED", "NODES", "FORMED IN", "CAUSE"), rows, style, optional=("FORMED IN", "FORMED")
+    )
     earlier = len(rounds) - _LISTED
     return [*lines, f"({counted(earlier, 'earlier round')})"] if earlier > 0 else lines
 

@@ -9,7 +9,7 @@ from elasticjob.operator import constants
 from elasticjob.operator.model import Condition
 from elasticjob.operator.model.fields import mapping, number
 from elasticjob.operator.plugin.job import Job
-from elasticjob.operator.plugin.text import Style, clock, duration, moment, plain
+from elasticjob.operator.plugin.text import Style, clock, duration, familiar, moment
 
 _WIDTH = 80
 
@@ -60,7 +60,7 @@ def why(body: Mapping[str, Any], *, now: datetime, style: Style) -> list[str]:
     job = Job(body)
     sentences = _sentences(job, now) if job.is_seen else _unseen(job, now)
     paragraph = " ".join(sentence for sentence in sentences if sentence)
-    return textwrap.wrap(plain(paragraph), min(style.width or _WIDTH, _WIDTH), break_long_words=False)
+    return textwrap.wrap(familiar(paragraph, now), min(style.width or _WIDTH, _WIDTH), break_long_words=False)
 
 
 def _unseen(job: Job, now: datetime) -> list[str]:

@@ -42,7 +42,7 @@ def test_a_node_that_is_to_leave_is_drained_before_and_while_it_is_deleted() -> 
     assert orders is not None
     assert orders.expected == {0, 1}
     assert {node.index: node.phase for node in orders.nodes.values()}[2] is NodePhase.DRAINING
-    assert orders.nodes[world.pods["digits-2-0"]["metadata"]["uid"]].reason == "Leaving"
+    assert orders.nodes[world.pods["digits-2-0"]["metadata"]["uid"]].reason == "ScaledDown"
     again = world.plan().orders
     assert again is not None
     assert {node.index: node.phase for node in again.nodes.values()}[2] is NodePhase.DRAINING

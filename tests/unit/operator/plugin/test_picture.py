@@ -3,6 +3,8 @@
 import re
 from typing import Any
 
+import pytest
+
 from elasticjob.operator.plugin.picture import picture
 from elasticjob.operator.plugin.text import Style
 from tests.unit.operator.plugin.jobs import NOW, job, node, running, waiting
@@ -71,11 +73,12 @@ def test_colours_are_used_only_where_they_are_wanted() -> None:
     assert re.sub(r"\x1b\[[0-9]+m", "", coloured) == drawn(running())
 
 
-def test_no_line_is_wider_than_the_terminal() -> None:
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 200])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     long = node(0, "FAILED", reason="Error", exitCode=1, message="x" * 500)
     message = "y" * 500
-    lines = picture(waiting("Reforming", message, nodes=[long]), now=NOW, style=Style(width=80))
-    assert max(len(line) for line in lines) == 80
+    lines = picture(waiting("Reforming", message, nodes=[long]), now=NOW, style=Style(width=width))
+    assert max(len(line) for line in lines) <= width
 
 
 def test_what_a_container_wrote_cannot_control_the_terminal() -> None:
@@ -103,3 +106,19 @@ def test_nodes_that_the_status_leaves_out_are_counted() -> None:
 def test_a_damaged_status_is_shown_as_far_as_it_can_be_understood() -> None:
     text = drawn(running(nodes="none", history=[{"time": "yesterday"}, {"time": 5}, 7], restarts=[], conditions=[{}]))
     assert text.startswith("digits  Running  round 3  2/2 nodes")
+
+
+def test_a_narrow_terminal_keeps_what_matters_most() -> None:
+    lines = picture(running(), now=NOW, style=Style(width=60))
+    assert "STATE    NAME      RANK  MESSAGE" in lines
+    assert "RUNNING  digits-0  1     before: Killed (exit code 137)" in lines
+    assert "2      14:06:00Z  1m59s    2→1    ! digits-0: Killed (pod)" in lines
+
+
+def test_stamps_of_today_are_shown_without_their_date() -> None:
+    nodes = [node(0, "INIT", reason="Unschedulable", message="is Pending since 2030-01-01T14:03:02Z: no room")]
+    assert "Unschedulable: is Pending since 14:03:02Z: no room" in "\n".join(
+        picture(running(nodes=nodes), now=NOW, style=Style())
+    )
+    nodes = [node(0, "INIT", reason="Unschedulable", message="is Pending since 2029-12-31T14:03:02Z: no room")]
+    assert "since 2029-12-31T14:03:02Z" in "\n".join(picture(running(nodes=nodes), now=NOW, style=Style()))
