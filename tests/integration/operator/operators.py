@@ -195,6 +195,18 @@ class Jobs:
         return int(lease["spec"]["leaseTransitions"])
 
 
+async def settled(count: Callable[[], int], *, quiet: float = 3.0) -> int:
+    """Wait until a number has not changed for a while, and return it."""
+    ends = time.monotonic() + 120.0
+    while True:
+        before = count()
+        await asyncio.sleep(quiet)
+        if count() == before:
+            return before
+        if time.monotonic() > ends:
+            raise AssertionError(f"{count()} and still counting")
+
+
 async def eventually(
     check: Callable[[], bool] | Callable[[], Awaitable[bool]], *, what: str, seconds: float = 120.0
 ) -> None:

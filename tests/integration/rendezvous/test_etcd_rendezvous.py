@@ -76,7 +76,7 @@ def die(handler: EtcdRendezvousHandler) -> None:
     keep_alive.stop()
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = 60) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
