@@ -185,10 +185,15 @@ class Host:
         """Begin on the running loop; orders that were given before are taken over now."""
         self._recorder.start()
         self._metrics.connected_nodes.set_function(lambda: self._held)
+        self._metrics.participants.set_function(self._participants)
         with self._guard:
             self._loop = asyncio.get_running_loop()
         self._timers.start()
         self._take_notes()
+
+    def _participants(self) -> int:
+        views = [view for view, _ in tuple(self._views.values())]
+        return sum(len(view.participants) for view in views if view.state is not RunState.CLOSED)
 
     async def stop(self) -> None:
         """End: calls that are held open are told to come back. Writes under way are not waited for."""
@@ -406,6 +411,8 @@ class Host:
                 self._states.save(run, effect.state)
             elif isinstance(effect, Record):
                 self._recorder.record(run.orders.run_id, effect)
+                if effect.detector:
+                    self._metrics.loss_silence.labels(effect.detector).observe(effect.silence)
             elif isinstance(effect, Changed):
                 self._show_soon(run)
             elif isinstance(effect, Verify):

@@ -22,6 +22,7 @@ from prometheus_client import (
 )
 
 from elasticjob.rendezvous.coordinator.incident import Opening
+from elasticjob.rendezvous.coordinator.verdict import Detector
 from elasticjob.rendezvous.protocol import ErrorCode
 
 HALVES = ("controller", "watch", "rendezvous")
@@ -148,6 +149,16 @@ class Metrics:
         self.rounds = Counter(
             "elasticjob_rendezvous_rounds", "Rounds formed, by cause.", ["cause"], registry=self.registry
         )
+        self.participants = Gauge(
+            "elasticjob_rendezvous_participants", "Members of all newest rounds.", registry=self.registry
+        )
+        self.loss_silence = Histogram(
+            "elasticjob_rendezvous_loss_silence_seconds",
+            "Time for which a node had not called when it was noticed that it left or was lost, by who noticed.",
+            ["detector"],
+            buckets=(*_BUCKETS, 15.0, 30.0, 60.0),
+            registry=self.registry,
+        )
         self.round_seconds = Histogram(
             "elasticjob_rendezvous_round_seconds",
             "Time from what made a round necessary until it was formed.",
@@ -163,6 +174,7 @@ class Metrics:
         _begin(self.calls_refused, ((code.value,) for code in ErrorCode))
         _begin(self.connections_cut, ((cut.value,) for cut in Cut))
         _begin(self.rounds, ((opening.value,) for opening in Opening))
+        _begin(self.loss_silence, ((detector.value,) for detector in Detector))
 
     @contextmanager
     def api_call(self, verb: str, resource: str) -> Iterator[Outcome]:
@@ -180,6 +192,6 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-def _begin(counter: Counter, labels: Iterable[tuple[str, ...]]) -> None:
+def _begin(metric: Counter | Histogram, labels: Iterable[tuple[str, ...]]) -> None:
     for values in labels:
-        counter.labels(*values)
+        metric.labels(*values)

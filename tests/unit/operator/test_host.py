@@ -81,6 +81,19 @@ async def test_a_pod_that_calls_for_another_run_is_shown_until_it_calls_for_its_
         await hosted.viewed(lambda view: view.state is RunState.FORMED and not view.misdirected)
 
 
+async def test_members_and_losses_are_counted() -> None:
+    setting = Setting()
+    async with serving(setting, orders(2)) as hosted:
+        await form(hosted, 2)
+        await hosted.viewed(lambda view: view.state is RunState.FORMED)
+        assert setting.metrics.registry.get_sample_value("elasticjob_rendezvous_participants") == 2
+        hosted.host.apply(replace(orders(2), nodes={"uid-0": node(0)}))
+        await hosted.viewed(lambda view: view.state is RunState.REFORMING)
+        count = "elasticjob_rendezvous_loss_silence_seconds_count"
+        assert setting.metrics.registry.get_sample_value(count, {"detector": "pod watch"}) == 1
+        assert setting.metrics.registry.get_sample_value(count, {"detector": "keep-alive"}) == 0
+
+
 async def test_a_lost_pod_reaches_survivors_by_orders() -> None:
     async with serving(None, orders(2)) as hosted:
         await form(hosted, 2)

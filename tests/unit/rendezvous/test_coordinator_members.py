@@ -42,6 +42,17 @@ def test_a_node_that_crashes_without_a_pod_event_is_found_by_its_keep_alives() -
     assert "keep-alive" in driver.names("NodeLost")[0].message
 
 
+def test_a_loss_says_who_noticed_it_and_after_how_much_silence() -> None:
+    driver = formed(3)
+    driver.set_pods(facts(2, phase=NodePhase.FAILED), expected=(0, 1, 2))
+    for _ in range(15):
+        driver.wait(1)
+        driver.beat("uid-0")
+    by_pod, by_calls = driver.names("NodeLost")
+    assert (by_pod.index, by_pod.detector, by_pod.silence) == (2, "pod watch", 0.0)
+    assert (by_calls.index, by_calls.detector, by_calls.silence) == (1, "keep-alive", 15.0)
+
+
 def test_a_node_that_was_given_up_and_comes_back_is_told_to_join_again() -> None:
     driver = formed()
     driver.wait(16, beating=("uid-0", "uid-1"))

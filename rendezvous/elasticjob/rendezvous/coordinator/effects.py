@@ -33,7 +33,12 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """Record one fact of the membership as an RdzvEvent. Without `index` it is about the run as a whole."""
+    """Record one fact of the membership as an RdzvEvent. Without `index` it is about the run as a whole.
+
+    Args:
+        detector: Who noticed that a node left or was lost; else empty.
+        silence: For how many seconds it had not called then.
+    """
 
     name: str
     message: str
@@ -42,6 +47,8 @@ class Record:
     pid: int = 0
     index: int | None = None
     rank: int | None = None
+    detector: str = ""
+    silence: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

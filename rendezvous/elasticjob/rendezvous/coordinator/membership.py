@@ -207,7 +207,15 @@ class Membership:
         )
 
     def record_node(
-        self, name: str, message: str, node_state: NodeState, session: Session, rank: int | None = None
+        self,
+        name: str,
+        message: str,
+        node_state: NodeState,
+        session: Session,
+        *,
+        rank: int | None = None,
+        detector: str = "",
+        silence: float = 0.0,
     ) -> None:
         """Record one fact about a node."""
         self.effects.append(
@@ -219,6 +227,8 @@ class Membership:
                 pid=session.pid,
                 index=session.index,
                 rank=rank,
+                detector=detector,
+                silence=silence,
             )
         )
 
@@ -289,7 +299,7 @@ class Membership:
         members = [uid for uid in inside if self.rounds.formed is not None and uid in self.rounds.formed.ranks]
         opened = self.rounds.lose(inside.keys())
         for uid, loss in losses.items():
-            self._say_lost(uid, loss, uid in inside)
+            self._say_lost(uid, loss, uid in inside, now)
         if opened:
             cause = "; ".join(
                 f"{self._label(uid)}: {inside[uid].reason} ({inside[uid].detector.value})" for uid in members[:3]
@@ -301,7 +311,7 @@ class Membership:
         if inside:
             self.effects.append(Changed())
 
-    def _say_lost(self, uid: str, loss: Loss, was_inside: bool) -> None:
+    def _say_lost(self, uid: str, loss: Loss, was_inside: bool, now: float) -> None:
         session = self.sessions.get(uid)
         if session is None:
             return
@@ -315,7 +325,9 @@ class Membership:
         if was_inside:
             gently = loss.planned or loss.detector is Detector.LEFT
             name, state = ("NodeLeft", NodeState.RUNNING) if gently else ("NodeLost", NodeState.FAILED)
-            self.record_node(name, f"{session.label}: {loss.reason} ({loss.detector.value})", state, session)
+            message = f"{session.label}: {loss.reason} ({loss.detector.value})"
+            silence = max(0.0, now - session.alive_until + self.window)
+            self.record_node(name, message, state, session, detector=loss.detector.value, silence=silence)
 
     def _open(self, opening: Opening, cause: str, now: float) -> None:
         incident = Incident(opening=opening, opened_at=now, cause=cause, lost=opening is Opening.LOSS)
@@ -376,7 +388,7 @@ class Membership:
                 f"{session.label} is rank {formed.ranks[uid]} of round {formed.round}",
                 NodeState.RUNNING,
                 session,
-                formed.ranks[uid],
+                rank=formed.ranks[uid],
             )
         message = f"round {formed.round} formed with {counted(len(formed.nodes), 'node')}: {self.rounds.cause}"
         self._record("RoundFormed", message, NodeState.RUNNING)
