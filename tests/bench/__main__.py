@@ -22,6 +22,7 @@ BENCHMARKS = (
     "operator_pods2000",
     "mirror_cost",
     "status_n3000",
+    "flood_n500",
 )
 
 

@@ -9,7 +9,7 @@ JOBS, PODS = 20, 100
 
 
 def measure() -> dict[str, float]:
-    with site() as where, where.namespace() as namespace, where.elasticjob(namespace) as process:
+    with site() as where, where.cluster.namespace() as namespace, where.elasticjob(namespace) as process:
         return asyncio.run(_measure(where, namespace, process))
 
 

@@ -19,7 +19,7 @@ JOB = "digits"
 
 def measure() -> dict[str, float]:
     status = _worst()
-    with site() as where, where.namespace() as namespace:
+    with site() as where, where.cluster.namespace() as namespace:
         body = {
             "apiVersion": "elasticjob.dev/v1alpha1",
             "kind": "ElasticJob",
