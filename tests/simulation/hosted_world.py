@@ -399,6 +399,7 @@ class World:
             },
             max_worker_failures=self.max_failures,
             last_call_timeout=10.0,
+            wait_for_all=30.0 * (self.seed % 2),
             close_timeout=10.0,
             join_timeout=10_000.0,
             keep_alive_interval=self.interval,
