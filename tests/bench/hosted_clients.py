@@ -10,6 +10,7 @@ import random
 import resource
 import ssl
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -28,6 +29,7 @@ class Connection(asyncio.Protocol):
         self._answer: asyncio.Future[bytes] | None = None
         self._parts: list[bytes] = []
         self._missing = 0
+        self._is_gzip = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -42,6 +44,7 @@ class Connection(asyncio.Protocol):
             head, _, rest = data.partition(b"\r\n\r\n")
             length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
             self._missing = length - len(rest)
+            self._is_gzip = b"Content-Encoding: gzip" in head
             data = rest if head.startswith(b"HTTP/1.1 200") else head + rest
         else:
             self._missing -= len(data)
@@ -50,7 +53,8 @@ class Connection(asyncio.Protocol):
             parts, self._parts = self._parts, []
             if self._answer.done():
                 return
-            self._answer.set_result(b"".join(parts))
+            answer = b"".join(parts)
+            self._answer.set_result(zlib.decompress(answer, 16 + zlib.MAX_WBITS) if self._is_gzip else answer)
 
     def call(self, request: bytes) -> "asyncio.Future[bytes]":
         assert self._transport is not None
@@ -82,7 +86,7 @@ class Node:
     def request(self, method: str, path: str, body: object = None) -> bytes:
         content = b"" if body is None else json.dumps(body).encode()
         head = (
-            f"{method} /v1/runs/{self.run_id}/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept-Encoding: identity\r\n"
+            f"{method} /v1/runs/{self.run_id}/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept-Encoding: gzip\r\n"
             f"Content-Length: {len(content)}\r\nContent-Type: application/json\r\nAccept: application/json\r\n"
             f"Elasticjob-Protocol: 1\r\nAuthorization: Bearer {self.token}\r\n\r\n"
         )
@@ -101,10 +105,10 @@ class Node:
         request = self.request("POST", "join", body)
         while True:
             answer = await self.joining.call(request)
-            if answer.startswith(b'{"state":"formed"'):
+            if answer.startswith(b'{"members":'):
                 self.released_at = time.monotonic()
-                head = json.loads(answer[: answer.index(b',"members"')] + b"}")
-                self.round, self.rank = int(head["round"]), int(head["rank"])
+                own = json.loads(b"{" + answer.rpartition(b"],")[2])
+                self.round, self.rank = int(own["round"]), int(own["rank"])
                 return
             if not answer.startswith(b'{"state":"waiting"'):
                 raise RuntimeError(f"node {self.index} is refused: {answer[:300]!r}")

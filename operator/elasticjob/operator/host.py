@@ -52,7 +52,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SHOW_DELAY = 0.02
-"""Seconds for which changes of a run are gathered before they are shown."""
+"""Seconds for which changes of a run are gathered before they are shown, at least."""
+SHOW_DELAY_PER_NODE = 0.0001
+"""The same for each of its nodes: what showing costs grows with them."""
 _NAMED_LIMIT = 64
 AFTER_FAULT = 1.0
 """Seconds until a run is looked at again whose decision failed unexpectedly."""
@@ -427,7 +429,7 @@ class Host:
     def _show_soon(self, run: Run) -> None:
         if not run.will_be_shown and self._loop is not None:
             run.will_be_shown = True
-            self._loop.call_later(SHOW_DELAY, self._show, run)
+            self._loop.call_later(SHOW_DELAY + SHOW_DELAY_PER_NODE * len(run.orders.nodes), self._show, run)
 
     def _show(self, run: Run) -> None:
         run.will_be_shown = False

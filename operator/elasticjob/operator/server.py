@@ -8,7 +8,6 @@ bounded, and every refusal is one typed JSON answer.
 
 import asyncio
 import contextlib
-import functools
 import logging
 import socket
 import ssl
@@ -20,6 +19,7 @@ from urllib.parse import parse_qs
 from elasticjob.operator.auth import Caller
 from elasticjob.operator.host import Host
 from elasticjob.operator.metrics import Metrics
+from elasticjob.operator.server_answers import FormedAnswers, Gzipped, encode_heartbeat
 from elasticjob.operator.server_connections import Connections, ServerLimits, raise_open_files
 from elasticjob.operator.server_http import Head
 from elasticjob.rendezvous.protocol import (
@@ -29,12 +29,10 @@ from elasticjob.rendezvous.protocol import (
     PROTOCOL_VERSION,
     EndpointRequest,
     ErrorCode,
-    HeartbeatAnswer,
     HeartbeatRequest,
     JoinFormed,
     JoinRequest,
     LeaveRequest,
-    Member,
     ProtocolError,
     dumps,
     parse,
@@ -44,7 +42,6 @@ log = logging.getLogger(__name__)
 
 MAX_PATH = 1024
 _PROTOCOL = PROTOCOL_HEADER.lower()
-_CACHED_ROUNDS = 64
 
 
 class Identifies(Protocol):
@@ -64,6 +61,7 @@ class _Call:
     rest: tuple[str, ...]
     query: str
     body: bytes
+    takes_gzip: bool
 
 
 class RendezvousHttpServer:
@@ -95,14 +93,14 @@ class RendezvousHttpServer:
         self._metrics = metrics or Metrics()
         self._connections: Connections | None = None
         self._listener: asyncio.Server | None = None
-        self._handlers: dict[tuple[str, str], Callable[[_Call], Awaitable[bytes]]] = {
+        self._handlers: dict[tuple[str, str], Callable[[_Call], Awaitable[bytes | Gzipped]]] = {
             ("POST", "join"): self._join,
             ("POST", "heartbeat"): self._heartbeat,
             ("POST", "leave"): self._leave,
             ("PUT", "endpoint"): self._publish,
             ("GET", "endpoint"): self._endpoint,
         }
-        self._encoded: dict[int, tuple[tuple[Member, ...], bytes]] = {}
+        self._formed = FormedAnswers()
 
     @property
     def port(self) -> int:
@@ -131,7 +129,7 @@ class RendezvousHttpServer:
         if self._connections is not None:
             await self._connections.stop(grace)
 
-    async def _answer(self, head: Head, body: bytes) -> bytes:
+    async def _answer(self, head: Head, body: bytes) -> bytes | Gzipped:
         try:
             call = await self._read(head, body)
             return await self._handler(call)(call)
@@ -142,7 +140,7 @@ class RendezvousHttpServer:
             log.exception("%s %s failed", head.method, head.target)
             raise ProtocolError(ErrorCode.NOT_READY, "the operator failed to answer") from error
 
-    def _handler(self, call: _Call) -> Callable[[_Call], Awaitable[bytes]]:
+    def _handler(self, call: _Call) -> Callable[[_Call], Awaitable[bytes | Gzipped]]:
         handler = self._handlers.get((call.method, call.rest[-1]))
         if handler is None or len(call.rest) not in (1, 3):
             raise _no_such_call()
@@ -162,15 +160,25 @@ class RendezvousHttpServer:
         if len(path) > MAX_PATH or len(parts) < 5 or parts[:3] != ["", "v1", "runs"]:
             raise _no_such_call()
         self._host.authorize(parts[3], namespace=caller.namespace, pod_uid=caller.pod_uid)
-        return _Call(caller=caller, run_id=parts[3], method=head.method, rest=tuple(parts[4:]), query=query, body=body)
+        return _Call(
+            caller=caller,
+            run_id=parts[3],
+            method=head.method,
+            rest=tuple(parts[4:]),
+            query=query,
+            body=body,
+            takes_gzip=head.takes_gzip,
+        )
 
-    async def _join(self, call: _Call) -> bytes:
+    async def _join(self, call: _Call) -> bytes | Gzipped:
         answer = await self._host.join(call.run_id, call.caller.pod_uid, parse(call.body, JoinRequest.from_json))
-        return self._encode_formed(answer) if isinstance(answer, JoinFormed) else dumps(answer.to_json())
+        if isinstance(answer, JoinFormed):
+            return self._formed.encode(answer, gzip=call.takes_gzip)
+        return dumps(answer.to_json())
 
     async def _heartbeat(self, call: _Call) -> bytes:
         request = parse(call.body, HeartbeatRequest.from_json)
-        return _encode_heartbeat(await self._host.heartbeat(call.run_id, call.caller.pod_uid, request))
+        return encode_heartbeat(await self._host.heartbeat(call.run_id, call.caller.pod_uid, request))
 
     async def _leave(self, call: _Call) -> bytes:
         self._host.leave(call.run_id, call.caller.pod_uid, parse(call.body, LeaveRequest.from_json))
@@ -185,23 +193,6 @@ class RendezvousHttpServer:
         wait = _wait_of(call)
         endpoint = await self._host.endpoint(call.run_id, call.caller.pod_uid, _round_of(call), wait=wait)
         return dumps(endpoint.to_json())
-
-    def _encode_formed(self, answer: JoinFormed) -> bytes:
-        """The members are the same for all of a round, so they are encoded once."""
-        known = self._encoded.get(id(answer.members))
-        if known is None or known[0] is not answer.members:
-            if len(self._encoded) >= _CACHED_ROUNDS:
-                self._encoded.clear()
-            members = dumps({"members": [member.to_json() for member in answer.members]})
-            known = self._encoded[id(answer.members)] = (answer.members, members[1:])
-        head = f'{{"state":"formed","round":{answer.round},"rank":{answer.rank},"worldSize":{answer.world_size},'
-        return head.encode() + known[1]
-
-
-@functools.lru_cache(maxsize=1024)
-def _encode_heartbeat(answer: HeartbeatAnswer) -> bytes:
-    """Nearly all members of a run get the same answer, again and again."""
-    return dumps(answer.to_json())
 
 
 def _round_of(call: _Call) -> int:

@@ -15,6 +15,7 @@ from email.utils import formatdate
 from enum import Enum
 
 from elasticjob.operator.metrics import Cut, Metrics
+from elasticjob.operator.server_answers import Gzipped
 from elasticjob.operator.server_http import END_OF_HEAD, MAX_HEAD, Head, answer_bytes, read_head
 from elasticjob.operator.server_tls import TlsLayer, Wire
 from elasticjob.rendezvous.protocol import MAX_REQUEST_BYTES, ErrorCode, ProtocolError, dumps
@@ -34,7 +35,7 @@ RETRY_AFTER = {
 RESERVED_FILES = 256
 """Open files that are left to the rest of the process."""
 
-Answers = Callable[[Head, bytes], Awaitable[bytes]]
+Answers = Callable[[Head, bytes], Awaitable[bytes | Gzipped]]
 """Answers one call with the body of status 200, or raises `ProtocolError`."""
 
 
@@ -185,6 +186,7 @@ class Connection(asyncio.Protocol):
 
     async def _answer(self, head: Head, body: bytes) -> None:
         status, retry_after = 200, None
+        content: bytes | Gzipped
         try:
             content = await self._owner.answers(head, body)
         except ProtocolError as refusal:

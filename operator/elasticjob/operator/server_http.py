@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
+from elasticjob.operator.server_answers import Gzipped
 from elasticjob.rendezvous.protocol import MAX_REQUEST_BYTES, ErrorCode, ProtocolError
 
 MAX_HEAD = 32 * 1024
@@ -35,6 +36,11 @@ class Head:
     def expects_continue(self) -> bool:
         """Whether the client wants a word before it sends the body."""
         return self.headers.get("expect", "").lower() == "100-continue"
+
+    @property
+    def takes_gzip(self) -> bool:
+        """Whether the client names gzip, without a weight, among the codings that it takes."""
+        return "gzip" in self.headers.get("accept-encoding", "").replace(" ", "").split(",")
 
 
 def read_head(block: bytes) -> Head:
@@ -68,11 +74,15 @@ def read_head(block: bytes) -> Head:
     )
 
 
-def answer_bytes(status: int, body: bytes, *, date: str, retry_after: str | None = None, closes: bool = False) -> bytes:
+def answer_bytes(
+    status: int, body: bytes | Gzipped, *, date: str, retry_after: str | None = None, closes: bool = False
+) -> bytes:
     """One whole answer."""
     extra = f"Retry-After: {retry_after}\r\n" if retry_after else ""
     if closes:
         extra += "Connection: close\r\n"
+    if isinstance(body, Gzipped):
+        body, extra = body.content, extra + "Content-Encoding: gzip\r\n"
     head = (
         f"HTTP/1.1 {status} {_REASONS.get(status, '')}\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\nDate: {date}\r\n{extra}\r\n"

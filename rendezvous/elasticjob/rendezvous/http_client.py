@@ -4,7 +4,7 @@
 - The token file is read for each call and the CA file for each connection that follows a change, since the kubelet
   and the operator rotate both while the process runs.
 - The connection is kept and used again. One that the server has closed meanwhile is replaced without a fuss.
-- Answers are bounded in size, redirects are not followed, proxies are not used.
+- Answers are bounded in size, before and after they are decompressed; redirects are not followed, proxies are not used.
 
 An instance has one connection and is for one thread; `close()` and `interrupt()` alone may be called from another.
 """
@@ -15,6 +15,7 @@ import io
 import socket
 import ssl
 import time
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -147,6 +148,8 @@ class HttpClient:
                 raise ValueError(f"the answer is longer than {MAX_ANSWER_BYTES} bytes")
             if response.length:
                 raise http.client.IncompleteRead(content, response.length)
+        if response.getheader("Content-Encoding") == "gzip":
+            content = _decompress(content)
         if response.will_close:
             self.close()
         retry_after = _seconds(response.getheader("Retry-After"))
@@ -175,7 +178,12 @@ class HttpClient:
         raise OSError("; ".join(failures) or "the name has no address")
 
     def _headers(self) -> dict[str, str]:
-        headers = {"Content-Type": "application/json", "Accept": "application/json", PROTOCOL_HEADER: PROTOCOL_VERSION}
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+            "Accept-Encoding": "gzip",
+            PROTOCOL_HEADER: PROTOCOL_VERSION,
+        }
         if self._token_file is not None:
             headers["Authorization"] = f"Bearer {_read_token(self._token_file)}"
         return headers
@@ -248,6 +256,17 @@ class _DeadlineReader(io.RawIOBase):
     def close(self) -> None:
         self._raw.close()
         super().close()
+
+
+def _decompress(content: bytes) -> bytes:
+    decompress = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    try:
+        plain = decompress.decompress(content, MAX_ANSWER_BYTES)
+    except zlib.error as error:
+        raise ValueError(f"the answer is no gzip: {error}") from error
+    if not decompress.eof:
+        raise ValueError(f"the answer is cut, or longer than {MAX_ANSWER_BYTES} bytes")
+    return plain
 
 
 def _remaining(deadline: float) -> float:

@@ -225,10 +225,10 @@ def _enter(state: State, node: Node, limits: Limits) -> State:
     if state.complete or not _has_place(state, node, limits):
         if node.key in state.spares:
             return state
-        return replace(state, spares=_frozen({**state.spares, node.key: node}))
+        return replace(state, spares=_with(state.spares, node))
     entered = replace(
         state,
-        participants=_frozen({**state.participants, node.key: node}),
+        participants=_with(state.participants, node),
         previous=_without(state.previous, {node.key}),
         rejoined=state.rejoined or node.key in state.previous,
         spares=spares,
@@ -237,8 +237,10 @@ def _enter(state: State, node: Node, limits: Limits) -> State:
 
 
 def _has_place(state: State, node: Node, limits: Limits) -> bool:
-    held = state.participants.keys() | state.previous.keys()
-    return node.key in held or len(held) < limits.max_nodes
+    inside, outstanding = state.participants, state.previous
+    if node.key in inside or node.key in outstanding or len(inside) + len(outstanding) < limits.max_nodes:
+        return True
+    return len(inside.keys() | outstanding.keys()) < limits.max_nodes
 
 
 def _promote_spares(state: State, limits: Limits) -> State:
@@ -264,6 +266,13 @@ def _recall(state: State, limits: Limits) -> State:
     if not enough and state.last_call is not None:
         return replace(state, last_call=None)
     return state
+
+
+def _with(nodes: Mapping[str, Node], node: Node) -> Mapping[str, Node]:
+    # A view copies what it shows in one go; to unpack it would look up every node, for each one that joins.
+    grown = nodes.copy() if isinstance(nodes, MappingProxyType) else dict(nodes)
+    grown[node.key] = node
+    return MappingProxyType(grown)
 
 
 def _without(nodes: Mapping[str, Node], keys: Iterable[str]) -> Mapping[str, Node]:

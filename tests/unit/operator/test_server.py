@@ -276,6 +276,18 @@ async def test_both_families_are_served() -> None:
 # -- the real client against the real server
 
 
+async def test_a_large_round_is_understood_by_the_worker_library_and_by_other_clients(tmp_path: Path) -> None:
+    async with serving(None, orders(30)) as hosted:
+        await hosted.viewed(lambda view: not view.failed)
+        others = [asyncio.create_task(hosted.join(f"uid-{index}")) for index in range(29)]
+        worker = client(hosted, tmp_path, "uid-29")
+        last = await asyncio.to_thread(worker.join)
+        assert [body["members"][29]["pod"] for _, body in await asyncio.gather(*others)] == 29 * ["digits-29-0"]
+        assert hosted.last_headers["Content-Encoding"] == "gzip"
+        assert (last.rank, [member.index for member in last.members]) == (29, list(range(30)))
+        assert await asyncio.to_thread(worker.leave, LeaveOutcome.LEFT)
+
+
 def client(hosted: Hosted, directory: Path, uid: str) -> HostedRendezvousClient:
     token = directory / uid
     token.write_text(uid)

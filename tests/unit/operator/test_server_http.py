@@ -2,6 +2,7 @@
 
 import pytest
 
+from elasticjob.operator.server_answers import Gzipped
 from elasticjob.operator.server_http import answer_bytes, read_head
 from elasticjob.rendezvous.protocol import ErrorCode, ProtocolError
 
@@ -66,3 +67,24 @@ def test_an_answer_is_written() -> None:
         b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 2\r\n"
         b"Date: Sun, 29 Nov 2026 19:00:00 GMT\r\nRetry-After: 1\r\nConnection: close\r\n\r\n{}"
     )
+
+
+@pytest.mark.parametrize(
+    ("named", "takes"),
+    [
+        ("gzip", True),
+        ("br, gzip", True),
+        ("deflate,gzip ,br", True),
+        ("gzip;q=0", False),
+        ("identity", False),
+        ("", False),
+    ],
+)
+def test_whether_a_compressed_answer_is_taken(named: str, takes: bool) -> None:
+    assert read_head(f"GET / HTTP/1.1\r\nAccept-Encoding: {named}".encode()).takes_gzip is takes
+
+
+def test_a_compressed_answer_says_so() -> None:
+    answer = answer_bytes(200, Gzipped(b"abc"), date="now")
+    assert b"Content-Encoding: gzip\r\n" in answer
+    assert answer.endswith(b"Content-Length: 3\r\nDate: now\r\nContent-Encoding: gzip\r\n\r\nabc")

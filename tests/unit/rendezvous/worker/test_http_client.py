@@ -1,5 +1,6 @@
 """Calls that end, whatever the other side does."""
 
+import gzip
 import json
 import socket
 import ssl
@@ -155,6 +156,25 @@ def test_nonsense_and_cut_answers_are_call_errors(connect: Connect, said: bytes)
 
     with _listening(talk) as endpoint, pytest.raises(HttpCallError):
         connect(endpoint).call("GET", "/x", timeout=5)
+
+
+def test_a_compressed_answer_is_read(connect: Connect, server: FakeServer) -> None:
+    server.fail((200, gzip.compress(b'{"state": "x"}'), {"Content-Encoding": "gzip"}))
+    assert connect(server.endpoint).call("GET", "/x", timeout=5).content == b'{"state": "x"}'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [gzip.compress(bytes(10_001)), gzip.compress(b"{}")[:-9], b"no gzip"],
+    ids=["too-long", "cut", "nonsense"],
+)
+def test_a_compressed_answer_that_cannot_be_used_is_a_call_error(
+    connect: Connect, server: FakeServer, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_client, "MAX_ANSWER_BYTES", 10_000)
+    server.fail((200, content, {"Content-Encoding": "gzip"}))
+    with pytest.raises(HttpCallError, match=r"gzip|longer"):
+        connect(server.endpoint).call("GET", "/x", timeout=5)
 
 
 def test_a_redirect_is_not_followed(connect: Connect, server: FakeServer) -> None:
