@@ -13,24 +13,23 @@ Invariants:
   time, so that a repaired object heals it.
 """
 
-import asyncio
 import contextlib
-import itertools
 import logging
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import TypeVar
 
+from elasticjob.operator.host_calls import HeldCalls
+from elasticjob.operator.host_notes import Gone, Note, Notes
 from elasticjob.operator.host_records import Recorder, Sink
 from elasticjob.operator.host_state import BackendFactory, Run, StateKeeper, Told
-from elasticjob.operator.host_timers import Batches, Timers
+from elasticjob.operator.host_timers import Timers
+from elasticjob.operator.host_views import Views
 from elasticjob.operator.metrics import Metrics
-from elasticjob.rendezvous.coordinator import Answer, Changed, Coordinator, Persist, Record, Verify, Waiter, WaitResult
-from elasticjob.rendezvous.orders import RunOrders, RunState, RunView
+from elasticjob.rendezvous.coordinator import Answer, Changed, Coordinator, Persist, Record, Verify
+from elasticjob.rendezvous.orders import RunOrders, RunView
 from elasticjob.rendezvous.protocol import (
     Endpoint,
     EndpointRequest,
@@ -51,10 +50,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-SHOW_DELAY = 0.02
-"""Seconds for which changes of a run are gathered before they are shown, at least."""
-SHOW_DELAY_PER_NODE = 0.0001
-"""The same for each of its nodes: what showing costs grows with them."""
 _NAMED_LIMIT = 64
 AFTER_FAULT = 1.0
 """Seconds until a run is looked at again whose decision failed unexpectedly."""
@@ -73,14 +68,6 @@ class HostLimits:
     io_threads: int = 8
     io_patience: float = 10.0
     held_calls: int = 20_000
-
-
-@dataclass(frozen=True)
-class _Gone:
-    """The note that a job does not exist any more."""
-
-
-_GONE = _Gone()
 
 
 class Host:
@@ -112,24 +99,19 @@ class Host:
         self.epoch = epoch
         self.refusals: Counter[str] = Counter()
         """How many calls were refused, by error code."""
-        self._on_change = on_change
         self._on_lost = on_lost
         self._limits = limits or HostLimits()
         self._clock = clock
         self._metrics = metrics or Metrics()
         self._recorder = Recorder(sink, dropped=self._metrics.facts_dropped.inc)
-        self._guard = threading.Lock()
-        self._inbox: dict[str, RunOrders | _Gone | None] = {}
-        self._views: dict[str, tuple[RunView, float]] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._notes = Notes(self._take_note)
         self._runs: dict[str, Run] = {}
         self._dormant: dict[str, Run] = {}
         """Runs without nodes whose job is still there, and whose state is to be erased with it."""
         self._run_of_pod: dict[str, str] = {}
-        self._waiters = itertools.count(1)
-        self._held = 0
         self._timers = Timers(self._tick, clock=clock)
-        self._polls = Batches()
+        self._calls = HeldCalls(most=self._limits.held_calls, carry_out=self._carry_out, clock=clock)
+        self._views = Views(epoch=epoch, on_change=on_change, clock=clock)
         self._states = StateKeeper(
             epoch=epoch,
             backend_factory=backend_factory,
@@ -150,68 +132,45 @@ class Host:
 
     def apply(self, orders: RunOrders) -> None:
         """Take over what is wanted of one run."""
-        self._post(orders.run_id, orders)
+        self._notes.post(orders.run_id, orders)
 
     def forget(self, run_id: str) -> None:
         """Drop a run that has no nodes (any more)."""
-        self._post(run_id, None)
+        self._notes.post(run_id, None)
 
     def erase(self, run_id: str) -> None:
         """Drop a run whose job is gone, and its state as far as the cluster does not see to that."""
-        self._post(run_id, _GONE)
+        self._notes.post(run_id, Gone())
 
     def view(self, run_id: str) -> RunView | None:
         """What the run looks like now; None while it is not known here."""
-        known = self._views.get(run_id)
-        if known is None:
-            return None
-        view, shown_at = known
-        if view.deadline_seconds is None:
-            return view
-        return replace(view, deadline_seconds=max(0.0, view.deadline_seconds - (self._clock() - shown_at)))
-
-    def _post(self, run_id: str, orders: "RunOrders | _Gone | None") -> None:
-        with self._guard:
-            is_first = not self._inbox
-            # The order of notes is that of their arrival: a run that is forgotten and comes back is a new one.
-            self._inbox.pop(run_id, None)
-            self._inbox[run_id] = orders
-            loop = self._loop
-        if loop is not None and is_first:
-            with contextlib.suppress(RuntimeError):  # the loop has just ended
-                loop.call_soon_threadsafe(self._take_notes)
+        return self._views.get(run_id)
 
     # -- life
 
     async def start(self) -> None:
         """Begin on the running loop; orders that were given before are taken over now."""
         self._recorder.start()
-        self._metrics.connected_nodes.set_function(lambda: self._held)
-        self._metrics.participants.set_function(self._participants)
-        with self._guard:
-            self._loop = asyncio.get_running_loop()
+        self._metrics.connected_nodes.set_function(lambda: self._calls.count)
+        self._metrics.participants.set_function(self._views.participants)
+        self._views.start()
         self._timers.start()
-        self._take_notes()
-
-    def _participants(self) -> int:
-        views = [view for view, _ in tuple(self._views.values())]
-        return sum(len(view.participants) for view in views if view.state is not RunState.CLOSED)
+        self._notes.start()
 
     async def stop(self) -> None:
         """End: calls that are held open are told to come back. Writes under way are not waited for."""
-        with self._guard:
-            self._loop = None
+        self._notes.stop()
         self._timers.stop()
-        self._polls.stop()
+        self._calls.stop()
         await self._states.stop()
         self.release()
-        self._views.clear()
+        self._views.stop()
         self._recorder.stop()
 
     def release(self) -> None:
         """Tell all calls that are held open to come back, to whoever leads then."""
         for run in self._runs.values():
-            self._release_all(run, ProtocolError(ErrorCode.NOT_READY, "this operator ends"))
+            self._calls.release(run, ProtocolError(ErrorCode.NOT_READY, "this operator ends"))
 
     # -- calls of workers, on the loop
 
@@ -233,13 +192,13 @@ class Host:
         run = self._runs.get(run_id)
         if run is not None and named != run_id and pod_uid not in run.misdirected:
             run.misdirected[pod_uid] = named[:_NAMED_LIMIT]
-            self._show_soon(run)
+            self._views.show_soon(run)
 
     async def join(self, run_id: str, pod_uid: str, request: JoinRequest) -> JoinAnswer:
         """Wait, for as long as the request says, to be in a formed round."""
         run, coordinator = self._serving(run_id)
         run.misdirected.pop(pod_uid, None)
-        result = await self._hold(
+        result = await self._calls.hold(
             run, pod_uid, request.wait, lambda waiter: coordinator.join(pod_uid, request, waiter, self._clock())
         )
         assert isinstance(result, JoinFormed | JoinWaiting)
@@ -257,9 +216,9 @@ class Host:
             if not coordinator.is_idle:
                 self._carry_out(run)
         wait = min(request.wait, coordinator.longest_hold)
-        if wait <= 0 or not answer.tells_nothing or self._is_full(run):
+        if wait <= 0 or not answer.tells_nothing or self._calls.is_full(run):
             return answer
-        result = await self._hold(run, pod_uid, wait, lambda waiter: coordinator.hold_beat(pod_uid, waiter))
+        result = await self._calls.hold(run, pod_uid, wait, lambda waiter: coordinator.hold_beat(pod_uid, waiter))
         assert isinstance(result, HeartbeatAnswer)
         return result
 
@@ -276,7 +235,9 @@ class Host:
     async def endpoint(self, run_id: str, pod_uid: str, round: int, *, wait: float) -> Endpoint:
         """Wait to learn where the store of a round's rank 0 listens."""
         run, coordinator = self._serving(run_id)
-        result = await self._hold(run, pod_uid, wait, lambda waiter: coordinator.await_endpoint(pod_uid, round, waiter))
+        result = await self._calls.hold(
+            run, pod_uid, wait, lambda waiter: coordinator.await_endpoint(pod_uid, round, waiter)
+        )
         assert isinstance(result, Endpoint)
         return result
 
@@ -295,46 +256,6 @@ class Host:
         finally:
             self._carry_out(run)
 
-    def _is_full(self, run: Run) -> bool:
-        """Whether no further call of the run is held open."""
-        return self._held >= self._limits.held_calls or len(run.held) > 4 * len(run.orders.nodes) + 16
-
-    async def _hold(
-        self, run: Run, pod_uid: str, wait: float, call: Callable[[Waiter], None]
-    ) -> JoinAnswer | HeartbeatAnswer | Endpoint:
-        if self._is_full(run):
-            raise self.count_refusal(
-                ProtocolError(ErrorCode.OVERLOADED, f"{len(run.held)} calls of this run are held open")
-            )
-        loop, waiter = asyncio.get_running_loop(), next(self._waiters)
-        future: asyncio.Future[WaitResult] = loop.create_future()
-        run.held[waiter] = future
-        self._held += 1
-        try:
-            self._call(run, lambda: call(waiter))
-            if not future.done():
-                self._polls.add(wait, partial(self._poll_over, run, pod_uid, waiter))
-            result = await future
-        except asyncio.CancelledError:
-            self._hung_up(run, pod_uid, waiter)
-            raise
-        finally:
-            run.held.pop(waiter, None)
-            self._held -= 1
-        if isinstance(result, ProtocolError):
-            raise result
-        return result
-
-    def _poll_over(self, run: Run, pod_uid: str, waiter: Waiter) -> None:
-        if run.coordinator is not None and waiter in run.held:
-            run.coordinator.poll_over(pod_uid, waiter, self._clock())
-            self._carry_out(run)
-
-    def _hung_up(self, run: Run, pod_uid: str, waiter: Waiter) -> None:
-        if run.coordinator is not None and not run.is_lost:
-            run.coordinator.hung_up(pod_uid, waiter, self._clock())
-            self._carry_out(run)
-
     def count_refusal(self, refusal: ProtocolError) -> ProtocolError:
         """Note that a call was refused."""
         self.refusals[refusal.code.value] += 1
@@ -343,18 +264,15 @@ class Host:
 
     # -- orders
 
-    def _take_notes(self) -> None:
-        with self._guard:
-            notes, self._inbox = self._inbox, {}
-        for run_id, orders in notes.items():
-            run = self._runs.get(run_id)
-            if orders is None or isinstance(orders, _Gone):
-                self._drop(run_id, is_gone=orders is not None)
-            elif run is None:
-                self._begin(orders)
-            else:
-                with self._contained(run):
-                    self._follow(run, orders)
+    def _take_note(self, run_id: str, note: Note) -> None:
+        run = self._runs.get(run_id)
+        if note is None or isinstance(note, Gone):
+            self._drop(run_id, is_gone=note is not None)
+        elif run is None:
+            self._begin(note)
+        else:
+            with self._contained(run):
+                self._follow(run, note)
 
     @contextlib.contextmanager
     def _contained(self, run: Run) -> Iterator[None]:
@@ -383,7 +301,7 @@ class Host:
 
     def _drop(self, run_id: str, *, is_gone: bool) -> None:
         run = self._runs.pop(run_id, None)
-        self._views.pop(run_id, None)
+        self._views.drop(run_id)
         if run is None:
             dormant = self._dormant.pop(run_id, None)
             if is_gone and dormant is not None:
@@ -396,7 +314,7 @@ class Host:
             self._dormant[run_id] = Run(orders=run.orders, store=run.store, access=run.access)
         for uid in run.orders.nodes:
             self._run_of_pod.pop(uid, None)
-        self._release_all(run, ProtocolError(ErrorCode.UNKNOWN_RUN, f"run {run_id} is gone"))
+        self._calls.release(run, ProtocolError(ErrorCode.UNKNOWN_RUN, f"run {run_id} is gone"))
 
     # -- effects
 
@@ -406,9 +324,7 @@ class Host:
             return
         for effect in coordinator.drain():
             if isinstance(effect, Answer):
-                future = run.held.get(effect.waiter)
-                if future is not None and not future.done():
-                    future.set_result(effect.result)
+                self._calls.answer(run, effect)
             elif isinstance(effect, Persist):
                 self._states.save(run, effect.state)
             elif isinstance(effect, Record):
@@ -416,50 +332,10 @@ class Host:
                 if effect.detector:
                     self._metrics.loss_silence.labels(effect.detector).observe(effect.silence)
             elif isinstance(effect, Changed):
-                self._show_soon(run)
+                self._views.show_soon(run)
             elif isinstance(effect, Verify):
                 self._states.verify(run)
         self._timers.set(run.orders.run_id, coordinator.next_deadline())
-
-    def _release_all(self, run: Run, refusal: ProtocolError) -> None:
-        for future in run.held.values():
-            if not future.done():
-                future.set_result(refusal)
-
-    def _show_soon(self, run: Run) -> None:
-        if not run.will_be_shown and self._loop is not None:
-            run.will_be_shown = True
-            self._loop.call_later(SHOW_DELAY + SHOW_DELAY_PER_NODE * len(run.orders.nodes), self._show, run)
-
-    def _show(self, run: Run) -> None:
-        run.will_be_shown = False
-        run_id = run.orders.run_id
-        if run.is_forgotten or run.is_lost or self._loop is None:
-            return
-        now = self._clock()
-        view = self._pending_view(run) if run.coordinator is None else run.coordinator.view(now)
-        if run.misdirected:
-            view = replace(view, misdirected=dict(run.misdirected))
-        if run.error and not view.failed:
-            view = replace(view, failed=run.error)
-        before = self._views.get(run_id)
-        self._views[run_id] = (view, now)
-        if before is None or replace(before[0], deadline_seconds=None) != replace(view, deadline_seconds=None):
-            try:
-                self._on_change(run.orders.namespace, run.orders.job)
-            except Exception:
-                log.exception("a change could not be told", extra=run.log_fields)
-
-    def _pending_view(self, run: Run) -> RunView:
-        return RunView(
-            run_id=run.orders.run_id,
-            epoch=self.epoch,
-            round=0,
-            state=RunState.WAITING,
-            failed=run.error,
-            taken_over=False,
-            details={"storeError": run.trouble} if run.trouble else {},
-        )
 
     def _tick(self, run_id: str) -> None:
         run = self._runs.get(run_id)
@@ -474,7 +350,7 @@ class Host:
         run.error = run.trouble = ""
         run.coordinator = Coordinator(run.orders, state, now=self._clock())
         self._carry_out(run)
-        self._show_soon(run)
+        self._views.show_soon(run)
 
     def _saved(self, run: Run) -> None:
         assert run.coordinator is not None
@@ -494,20 +370,20 @@ class Host:
             self._carry_out(run)
         elif run.trouble != message:
             run.trouble = shorten(message)
-            self._show_soon(run)
+            self._views.show_soon(run)
 
     def _corrupt(self, run: Run, message: str) -> None:
         if run.error != message:
             run.error = shorten(message)
             log.error("state of a run: %s", message, extra=run.log_fields)
-            self._show_soon(run)
+            self._views.show_soon(run)
 
     def _lose(self, run: Run, message: str) -> None:
         """Somebody else leads: nothing is answered for this run any more."""
         if run.is_lost:
             return
         run.is_lost = True
-        self._views.pop(run.orders.run_id, None)
-        self._release_all(run, ProtocolError(ErrorCode.NOT_READY, "another operator leads"))
+        self._views.drop(run.orders.run_id)
+        self._calls.release(run, ProtocolError(ErrorCode.NOT_READY, "another operator leads"))
         log.warning("a run is lost: %s", message, extra=run.log_fields)
         self._on_lost(message)
