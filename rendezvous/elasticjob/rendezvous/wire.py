@@ -15,6 +15,10 @@ MAX_NAME = 253
 """Length of the longest DNS name."""
 MAX_MESSAGE = 1024
 """Longest message in characters; longer ones are cut by the sender's `shorten`, refused by the receiver."""
+MAX_INCARNATION = 64
+MAX_ROUND = 2**31 - 1
+MAX_WAIT_SECONDS = 30.0
+"""Longest time that a long poll is held."""
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """Largest answer a worker reads: some 60,000 members."""
 
@@ -225,3 +229,11 @@ def read_choice(fields: Mapping[str, Any], name: str, choices: type[E]) -> E:
         if choice.value == value:
             return choice
     raise invalid(name, "must be one of " + ", ".join(str(choice.value) for choice in choices))
+
+
+def read_incarnation(fields: Mapping[str, Any]) -> str:
+    return read_text(fields, "incarnation", limit=MAX_INCARNATION, least=1)
+
+
+def read_round(fields: Mapping[str, Any]) -> int:
+    return read_integer(fields, "round", low=0, high=MAX_ROUND)
