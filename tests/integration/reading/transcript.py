@@ -17,6 +17,8 @@ _SUBSTITUTES = (
     (re.compile(r"\bfor (\d+[smhd])+ \(since"), "for 1m (since"),
 )
 
+_DAY = "2026-01-01T"
+_PARAGRAPH = "$ kubectl elasticjob why "
 _BY_CHANCE = re.compile(r"Normal +(NodeJoined|NodesJoined|StaleCallRefused|StaleCallsRefused) |^ +Quick Ends: ")
 
 
@@ -54,12 +56,15 @@ def canonical(lines: list[str]) -> list[str]:
 
     Of Events that is a set: those at about the same time have no order. Joins within two seconds are one Event, and
     whether an agent calls once more before it learns that its pod was given up is a matter of moments; and whether a
-    pod ended soon after it was made depends on how busy the machine is.
+    pod ended soon after it was made depends on how busy the machine is. A stamp in a sentence has a date if that is not
+    today's, so close to midnight sentences have, and are wrapped otherwise.
     """
+    if lines and lines[0].startswith(_PARAGRAPH):
+        return [lines[0], " ".join(lines[1:]).replace(_DAY, "")]
     place = lines.index("Events:") if "Events:" in lines else len(lines)
     events = (re.sub(r"\s{2,}|--+", "  ", line).strip() for line in lines[place:])
-    body = [line for line in lines[:place] if not _BY_CHANCE.match(line)]
-    return [*body, *sorted(line for line in events if line and not _BY_CHANCE.match(line))]
+    shown = [*lines[:place], *sorted(line for line in events if line)]
+    return [line.replace(_DAY, "") for line in shown if not _BY_CHANCE.match(line)]
 
 
 def _events(lines: list[str]) -> list[str]:
