@@ -99,7 +99,10 @@ class RunOrders:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeView:
-    """One node as the rendezvous sees it. `rank` is None while it only waits."""
+    """One node as the rendezvous sees it. `rank` is None while it only waits.
+
+    `silent` says that it has missed a keep-alive: it has not called for two intervals, and is not given up yet.
+    """
 
     index: int
     pod_uid: str
@@ -107,6 +110,7 @@ class NodeView:
     address: str
     rank: int | None
     joined: bool
+    silent: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,25 @@ def test_survivors_hear_of_a_lost_pod_at_once_and_the_dead_are_refused() -> None
     assert driver.refusal(third).code is ErrorCode.FENCED
 
 
+def test_a_node_that_misses_a_keep_alive_is_shown_as_silent_until_it_calls() -> None:
+    driver = Driver(2)
+    driver.join_all("uid-0", "uid-1")
+
+    def silent() -> list[int]:
+        return [node.index for node in driver.coordinator.view(driver.now).participants if node.silent]
+
+    for _ in range(9):
+        driver.wait(1)
+        driver.beat("uid-0")
+    assert silent() == []
+    driver.wait(1)
+    assert silent() == [1]
+    driver.beat("uid-1")
+    driver.beat("uid-0")
+    driver.wait(5)
+    assert silent() == []
+
+
 def test_a_pod_that_drains_is_told_with_the_others() -> None:
     driver = formed()
     first, third = driver.hold_beat("uid-0"), driver.hold_beat("uid-2")

@@ -9,7 +9,7 @@ from elasticjob.operator import constants
 from elasticjob.operator.model import Condition, ElasticJobStatus
 from elasticjob.operator.policies.obstacles import joined_messages
 from elasticjob.operator.situation import Situation, Stage
-from elasticjob.operator.status.explanation import explain, obstacles, unserved
+from elasticjob.operator.status.explanation import explain, obstacles, quiet, unserved
 from elasticjob.rendezvous.orders import RunState
 from elasticjob.rendezvous.wording import counted
 
@@ -88,7 +88,9 @@ def _trains(situation: Situation) -> str:
     wanted, active = situation.wanted, len(situation.joined)
     head = f"round {situation.view.round if situation.view else 0} trains on {active} of {counted(wanted, 'node')}"
     if active >= wanted:
-        return f"{head}; {situation.rounding}" if situation.rounding else head
+        silent = joined_messages(quiet(situation))
+        rounded = f"{head}; {situation.rounding}" if situation.rounding else head
+        return f"{rounded}. {silent}" if silent else rounded
     return f"{head}. {explain(situation)}"
 
 

@@ -42,9 +42,21 @@ def explain(situation: Situation) -> str:
     """How many have joined, what the others are doing, and how long they may take."""
     spec = situation.spec
     head = f"{len(situation.joined)} of {situation.wanted} joined (min {spec.min_nodes})."
-    rest = joined_messages((*obstacles(situation), *_missing(situation)))
+    rest = joined_messages((*obstacles(situation), *_missing(situation), *quiet(situation)))
     rounding = f"{situation.rounding}." if situation.rounding else ""
     return " ".join(part for part in (head, rest, _dead_end(situation), outlook(situation), rounding) if part)
+
+
+def quiet(situation: Situation) -> tuple[Obstacle, ...]:
+    """Nodes that are in and have missed a keep-alive."""
+    times = situation.spec.rendezvous
+    patience, window = 2 * times.keep_alive_interval, times.keep_alive_interval * times.keep_alive_max_attempts
+    silent = sorted(node.index for node in situation.joined.values() if node.silent)
+    told = f"joined, has not called for {patience} s and counts as lost after {window} s"
+    return tuple(
+        Obstacle(reason=constants.REASON_STARTING, message=f"{node_name(situation.job.name, index)} {told}")
+        for index in silent
+    )
 
 
 def _dead_end(situation: Situation) -> str:

@@ -37,6 +37,8 @@ class Membership:
         self.held_until = now + self.window
         self.unreported: set[str] = set()
         """Members of a restored round that have not called yet."""
+        self.silent: frozenset[str] = frozenset()
+        """UIDs of pods that have missed a keep-alive and are not lost yet."""
         self.scan_at: float | None = None
         self._announced: dict[str, str | None] = {}
         self._restore(now)
@@ -257,8 +259,16 @@ class Membership:
             known |= self.rounds.pending.participants.keys()
         for uid in [uid for uid in self.sessions if uid not in known]:
             del self.sessions[uid]
-        moments = [_moment(session) for session in self.sessions.values()]
-        return min((moment for moment in moments if moment > now), default=None)
+        silent = frozenset(uid for uid, session in self.sessions.items() if self._silent_from(session) <= now)
+        if silent != self.silent:
+            self.silent = silent
+            self.effects.append(Changed())
+        moments = [(_moment(session), self._silent_from(session)) for session in self.sessions.values()]
+        return min((moment for both in moments for moment in both if moment > now), default=None)
+
+    def _silent_from(self, session: Session) -> float:
+        """When it will have missed a keep-alive, if it does not call before."""
+        return session.alive_until - self.window + 2 * self.orders.keep_alive_interval
 
     def _note_outcomes(self) -> None:
         """What pods say about members overrules what the agents said."""

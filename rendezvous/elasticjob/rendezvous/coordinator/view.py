@@ -52,15 +52,16 @@ def _member(node: Node, rank: int, members: Membership) -> NodeView:
         address=node.address,
         rank=rank,
         joined=state.complete or node.key in state.participants,
+        silent=node.key in members.silent,
     )
 
 
 def _waiting(members: Membership) -> tuple[NodeView, ...]:
     waiting = sorted((s for s in members.sessions.values() if s.joining), key=lambda session: session.index)
-    return tuple(_candidate(session) for session in waiting)
+    return tuple(_candidate(session, silent=session.uid in members.silent) for session in waiting)
 
 
-def _candidate(session: Session) -> NodeView:
+def _candidate(session: Session, *, silent: bool) -> NodeView:
     return NodeView(
         index=session.index,
         pod_uid=session.uid,
@@ -68,4 +69,5 @@ def _candidate(session: Session) -> NodeView:
         address=session.address,
         rank=None,
         joined=True,
+        silent=silent,
     )

@@ -141,6 +141,38 @@ def test_a_waiting_job_says_for_what(happens: Callable[[World], None], reason: s
     assert (ready["reason"], ready["message"]) == (reason, message)
 
 
+def silent(world: World, *indexes: int) -> None:
+    """These nodes have missed a keep-alive."""
+    assert world.view is not None
+    participants = tuple(replace(node, silent=node.index in indexes) for node in world.view.participants)
+    waiting = tuple(replace(node, silent=node.index in indexes) for node in world.view.waiting)
+    world.view = replace(world.view, participants=participants, waiting=waiting)
+
+
+def test_a_node_that_joined_and_fell_silent_is_named() -> None:
+    world = World(replicas=3)
+    world.settle()
+    world.run(0, 1, 2)
+    world.wait(0, 1)
+    silent(world, 1)
+    world.settle()
+    assert world.condition("Ready")["message"] == (
+        "2 of 3 joined (min 3). digits-2 runs and has not joined. "
+        "digits-1 joined, has not called for 10 s and counts as lost after 15 s."
+    )
+
+
+def test_a_silent_member_of_a_round_that_trains_is_named() -> None:
+    world = running()
+    silent(world, 1)
+    world.settle()
+    ready = world.condition("Ready")
+    assert ready["status"] == "True"
+    assert ready["message"] == (
+        "round 1 trains on 2 of 2 nodes. digits-1 joined, has not called for 10 s and counts as lost after 15 s."
+    )
+
+
 @pytest.mark.parametrize(
     ("spec", "deadline", "sentence"),
     [
