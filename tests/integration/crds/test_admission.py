@@ -196,6 +196,19 @@ def test_a_suspended_job_may_get_another_template_and_be_resumed_with_it(apply: 
     assert apply(suspend=False, template=template, nprocPerNode="auto")["spec"]["template"] == template
 
 
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+def test_rules_judge_pods_and_workers_that_are_restarted_in_them(apply: Apply, policy: str) -> None:
+    rule = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [2]}}
+    spec = apply(restartPolicy={"rules": [rule]}, template=pod(restartPolicy=policy))["spec"]
+    assert spec["restartPolicy"]["rules"] == [rule]
+
+
+def test_a_wait_for_all_nodes_may_be_given_up_at_any_time(apply: Apply) -> None:
+    assert apply()["spec"]["waitForReplicasSeconds"] == 0
+    assert apply(replicas=2, minReplicas=1, waitForReplicasSeconds=600)["spec"]["waitForReplicasSeconds"] == 600
+    assert apply(replicas=2, minReplicas=1, waitForReplicasSeconds=0)["spec"]["waitForReplicasSeconds"] == 0
+
+
 def test_rules_about_ends_of_pods_are_kept_with_their_defaults(apply: Apply) -> None:
     rules = [
         {"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [42, 43]}},
