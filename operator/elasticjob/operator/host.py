@@ -138,9 +138,9 @@ class Host:
         """Drop a run that has no nodes (any more)."""
         self._notes.post(run_id, None)
 
-    def erase(self, run_id: str) -> None:
+    def erase(self, orders: RunOrders) -> None:
         """Drop a run whose job is gone, and its state as far as the cluster does not see to that."""
-        self._notes.post(run_id, Gone())
+        self._notes.post(orders.run_id, Gone(orders))
 
     def view(self, run_id: str) -> RunView | None:
         """What the run looks like now; None while it is not known here."""
@@ -267,7 +267,7 @@ class Host:
     def _take_note(self, run_id: str, note: Note) -> None:
         run = self._runs.get(run_id)
         if note is None or isinstance(note, Gone):
-            self._drop(run_id, is_gone=note is not None)
+            self._drop(run_id, note)
         elif run is None:
             self._begin(note)
         else:
@@ -299,16 +299,16 @@ class Host:
             run.coordinator.follow(orders, self._clock())
             self._carry_out(run)
 
-    def _drop(self, run_id: str, *, is_gone: bool) -> None:
+    def _drop(self, run_id: str, gone: Gone | None) -> None:
         run = self._runs.pop(run_id, None)
         self._views.drop(run_id)
         if run is None:
-            dormant = self._dormant.pop(run_id, None)
-            if is_gone and dormant is not None:
-                self._states.erase(dormant)
+            if gone is not None:
+                # One that never ran under this leader, suspended or finished, may have a state all the same.
+                self._states.erase(self._dormant.pop(run_id, Run(orders=gone.orders)))
             return
         run.is_forgotten = True
-        if is_gone:
+        if gone is not None:
             self._states.erase(run)
         elif run.store is not None and run.store.is_erasable:
             self._dormant[run_id] = Run(orders=run.orders, store=run.store, access=run.access)

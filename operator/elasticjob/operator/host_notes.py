@@ -11,7 +11,9 @@ from elasticjob.rendezvous.orders import RunOrders
 
 @dataclass(frozen=True)
 class Gone:
-    """The note that a job does not exist any more."""
+    """The note that a job does not exist any more. The orders say where the state of its run is kept."""
+
+    orders: RunOrders
 
 
 Note = RunOrders | Gone | None

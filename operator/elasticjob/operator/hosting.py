@@ -70,7 +70,7 @@ class HostSwitch:
         if (host := self._host) is not None:
             host.forget(run_id)
 
-    def erase(self, run_id: str) -> None:
+    def erase(self, orders: RunOrders) -> None:
         """Have the host that runs drop the run of a job that is gone."""
         if (host := self._host) is not None:
-            host.erase(run_id)
+            host.erase(orders)

@@ -116,8 +116,11 @@ class RendezvousHost(Protocol):
     def forget(self, run_id: str) -> None:
         """Drop a run that has no nodes (any more)."""
 
-    def erase(self, run_id: str) -> None:
-        """Drop a run whose job is gone, and its state as far as the cluster does not see to that."""
+    def erase(self, orders: RunOrders) -> None:
+        """Drop a run whose job is gone, and its state as far as the cluster does not see to that.
+
+        The orders name the run and where its state is kept; it may never have been served here.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)

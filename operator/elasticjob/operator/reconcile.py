@@ -24,7 +24,9 @@ from elasticjob.operator.errors import ClusterError, Conflict, NotFound, NotLead
 from elasticjob.operator.mirror import EventMirror
 from elasticjob.operator.model import ElasticJob
 from elasticjob.operator.observed import Observed
+from elasticjob.operator.plan.orders import place_of_state
 from elasticjob.operator.pods import OperatorFacts
+from elasticjob.operator.policies.management import is_ours
 from elasticjob.operator.ports import (
     Body,
     Clock,
@@ -37,6 +39,7 @@ from elasticjob.operator.ports import (
 )
 from elasticjob.operator.problems import Problems
 from elasticjob.operator.resources import DISRUPTION_BUDGETS, JOBS, KINDS, PODS, SERVICES
+from elasticjob.rendezvous.orders import RunOrders
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +90,7 @@ class Reconciler:
         self._status_interval = status_interval
         self._problems = Problems()
         self._actor = Actor(cluster=cluster, cache=cache, problems=self._problems, clock=clock, parallelism=parallelism)
-        self._runs: dict[JobKey, str] = {}
+        self._runs: dict[JobKey, RunOrders] = {}
         self._written: dict[JobKey, float] = {}
 
     async def reconcile(self, key: JobKey) -> Result:
@@ -103,7 +106,7 @@ class Reconciler:
         job = ElasticJob.from_dict(body)
         try:
             plan = self._planner(self._observe(key, job))
-            return await self._carry_out(key, body, plan)
+            return await self._carry_out(key, body, job, plan)
         except NotLeader:
             raise
         except Conflict:
@@ -144,23 +147,23 @@ class Reconciler:
         """The objects of a kind that this very job controls."""
         return tuple(one for one in self._cache.children(resource, uid).values() if controller_uid(one) == uid)
 
-    async def _carry_out(self, key: JobKey, body: Body, plan: Plan) -> Result:
-        uid = body["metadata"]["uid"]
+    async def _carry_out(self, key: JobKey, body: Body, job: ElasticJob, plan: Plan) -> Result:
         if plan.charge_first:
             await self._write_status(key, body, plan)
-        self._give_orders(key, uid, plan)
-        report = await self._actor.act(Owner(key=key, uid=uid), plan.actions)
+        self._give_orders(key, job, plan)
+        report = await self._actor.act(Owner(key=key, uid=job.uid), plan.actions)
         wait = 0.0
         if not plan.charge_first:
             wait = await self._write_status_in_turn(key, body, plan)
         return _result(plan, report, wait)
 
-    def _give_orders(self, key: JobKey, uid: str, plan: Plan) -> None:
+    def _give_orders(self, key: JobKey, job: ElasticJob, plan: Plan) -> None:
         if plan.orders is not None:
             self._host.apply(plan.orders)
         else:
-            self._host.forget(uid)
-        self._runs[key] = uid
+            self._host.forget(job.uid)
+        if is_ours(job.managed_by):
+            self._runs[key] = place_of_state(job)
 
     async def _write_status_in_turn(self, key: JobKey, body: Body, plan: Plan) -> float:
         """Write unless the last write was a moment ago. Returns the seconds until the write's turn comes, or 0."""
@@ -196,10 +199,10 @@ class Reconciler:
         """A job of this name that is gone, or was created anew, leaves nothing behind here."""
         uid = body["metadata"]["uid"] if body else None
         former = self._runs.get(key)
-        if former is None or former == uid:
+        if former is None or former.run_id == uid:
             return
         self._host.erase(former)
-        self._mirror.forget(former)
+        self._mirror.forget(former.run_id)
         self._problems.forget(key)
         self._written.pop(key, None)
         del self._runs[key]

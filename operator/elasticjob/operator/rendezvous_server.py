@@ -122,9 +122,9 @@ class HostedRendezvous:
         """See `RendezvousHost`."""
         self._host.forget(run_id)
 
-    def erase(self, run_id: str) -> None:
+    def erase(self, orders: RunOrders) -> None:
         """See `RendezvousHost`."""
-        self._host.erase(run_id)
+        self._host.erase(orders)
 
     async def serve(self, stop: asyncio.Event, *, started: Callable[[], None]) -> None:
         """Serve until told to stop.

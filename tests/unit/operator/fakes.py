@@ -130,9 +130,9 @@ class FakeHost:
         self.orders.pop(run_id, None)
         self.forgotten.append(run_id)
 
-    def erase(self, run_id: str) -> None:
-        self.orders.pop(run_id, None)
-        self.erased.append(run_id)
+    def erase(self, orders: RunOrders) -> None:
+        self.orders.pop(orders.run_id, None)
+        self.erased.append(orders.run_id)
 
 
 class Sink:

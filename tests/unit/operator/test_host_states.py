@@ -101,7 +101,7 @@ async def test_the_state_of_a_job_that_is_gone_is_deleted_where_nobody_else_does
     setting, cell = await kept()
     async with serving(setting, orders(1)) as hosted:
         await hosted.viewed(lambda view: view.taken_over)
-        hosted.host.erase(RUN)
+        hosted.host.erase(orders(1))
         await asyncio.wait_for(cell.is_deleted.wait(), 5)
         assert hosted.host.view(RUN) is None
 
@@ -113,7 +113,14 @@ async def test_a_run_without_nodes_keeps_its_state_until_its_job_is_gone() -> No
         hosted.host.forget(RUN)
         await asyncio.sleep(0.05)
         assert cell.value is not None
-        hosted.host.erase(RUN)
+        hosted.host.erase(orders(1))
+        await asyncio.wait_for(cell.is_deleted.wait(), 5)
+
+
+async def test_the_state_of_a_job_that_never_ran_under_this_leader_is_deleted_with_it() -> None:
+    setting, cell = await kept()
+    async with serving(setting) as hosted:
+        hosted.host.erase(orders(1))
         await asyncio.wait_for(cell.is_deleted.wait(), 5)
 
 
@@ -122,7 +129,7 @@ async def test_a_state_that_cannot_be_deleted_is_tried_again() -> None:
     async with serving(setting, orders(1)) as hosted:
         await hosted.viewed(lambda view: view.taken_over)
         cell.trouble = unreachable()
-        hosted.host.erase(RUN)
+        hosted.host.erase(orders(1))
         await asyncio.sleep(0.1)
         cell.trouble = None
         await asyncio.wait_for(cell.is_deleted.wait(), 5)

@@ -9,7 +9,7 @@ def test_without_a_host_orders_are_dropped_and_nothing_is_seen() -> None:
     switch = HostSwitch()
     switch.apply(ORDERS)
     switch.forget("r")
-    switch.erase("r")
+    switch.erase(ORDERS)
     assert switch.view("r") is None
 
 
@@ -22,7 +22,7 @@ def test_everything_reaches_the_host_that_runs() -> None:
     assert switch.view("r") is host.views["r"]
     switch.forget("r")
     assert host.forgotten == ["r"]
-    switch.erase("r")
+    switch.erase(ORDERS)
     assert host.erased == ["r"]
 
 

@@ -288,6 +288,23 @@ async def test_the_run_of_a_deleted_job_is_erased(world: World) -> None:
     assert world.host.erased == ["job-uid"]
 
 
+async def test_the_run_of_a_deleted_job_that_never_ran_here_is_erased_as_well(world: World) -> None:
+    await world.reconcile()
+    world.cache.see(JOBS, job(5), deleted=True)
+    await world.reconcile()
+    assert world.host.erased == ["job-uid"]
+
+
+async def test_nothing_of_another_controllers_job_is_erased(world: World) -> None:
+    theirs = job(5)
+    theirs["spec"]["managedBy"] = "acme.io/controller"
+    world.cache.see(JOBS, theirs)
+    await world.reconcile()
+    world.cache.see(JOBS, job(6), deleted=True)
+    await world.reconcile()
+    assert world.host.erased == []
+
+
 async def test_a_job_created_anew_under_the_name_is_another_run(world: World) -> None:
     world.plan = Plan(orders=orders())
     await world.reconcile()

@@ -1,5 +1,6 @@
 """What the rendezvous is to know of a job."""
 
+from elasticjob.operator.model import ElasticJob, RendezvousSpec
 from elasticjob.operator.pod_facts import PodFacts
 from elasticjob.operator.policies.budget import worker_failures_left
 from elasticjob.operator.policies.pod_end import EndKind
@@ -38,6 +39,22 @@ def run_orders(situation: Situation, *, close: CloseReason | None = None, messag
         backend_conf=spec.rendezvous.conf,
         close=close,
         close_message=message,
+    )
+
+
+def place_of_state(job: ElasticJob) -> RunOrders:
+    """Orders that name a run and where its state is kept, and want nothing of it."""
+    meeting = RendezvousSpec() if job.spec is None else job.spec.rendezvous
+    return RunOrders(
+        run_id=job.uid,
+        namespace=job.namespace,
+        job=job.name,
+        min_nodes=1,
+        max_nodes=1,
+        expected=frozenset(),
+        nodes={},
+        backend=meeting.backend,
+        backend_conf=meeting.conf,
     )
 
 
