@@ -36,6 +36,8 @@ from elasticjob.rendezvous.orders import NodeFacts, NodePhase, RunOrders
 
 WRITE_SECONDS = 0.02
 """What one write takes."""
+PATIENCE = 24
+"""Heartbeats that a node may miss: on a busy machine the many clients may not find the time for theirs."""
 ISSUER = "https://kubernetes.default.svc"
 
 
@@ -127,6 +129,7 @@ def _orders(run_id: str, pods: list[int]) -> RunOrders:
         min_nodes=len(pods),
         max_nodes=max(pods) + 1,
         expected=frozenset(pods),
+        keep_alive_max_attempt=PATIENCE,
         nodes={
             pod_uid(run_id, index): NodeFacts(
                 pod_uid=pod_uid(run_id, index), pod=f"{run_id}-{index}-0", index=index, phase=NodePhase.ALIVE
