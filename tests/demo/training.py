@@ -94,17 +94,16 @@ def is_training(status: Status) -> bool:
 
 
 def summary(status: Status) -> str:
-    """One line about the job."""
-    rendezvous = status.get("rendezvous", {})
-    nodes = " ".join(
-        f"{node.get('pod') or node['name']}={node['state']}"
-        + (f"(rank {node['rank']})" if node.get("round") == round_of(status) and "rank" in node else "")
-        for node in status.get("nodes", [])
-    )
-    return (
-        f"phase {status.get('phase') or 'unknown'}, round {rendezvous.get('round', 0)} "
-        f"{rendezvous.get('state', '')}: {nodes or 'no nodes yet'}"
-    )
+    """One line about the job: how far it is, and what each node does."""
+    nodes = ", ".join(_node(node, round_of(status)) for node in status.get("nodes", []))
+    number, state = round_of(status), status.get("rendezvous", {}).get("state")
+    newest = f"round {number} ({state})" if number else "no round yet"
+    return f"{status.get('phase') or 'not seen by the operator yet'}, {newest}: {nodes or 'no nodes yet'}"
+
+
+def _node(node: dict[str, Any], number: int) -> str:
+    rank = f" as rank {node['rank']}" if node.get("round") == number and "rank" in node else ""
+    return f"{node.get('pod') or node['name']} {node['state']}{rank}"
 
 
 def failure_of(status: Status) -> str:
