@@ -4,7 +4,7 @@ import pytest
 
 from tests.e2e.jobs import FOREVER, job, launched
 from tests.e2e.space import Space, round_of
-from tests.e2e.suite import CHART, NAMESPACE, RELEASE, Suite
+from tests.e2e.suite import CHART, NAMESPACE, Suite
 
 
 def test_the_rendered_chart_is_accepted_by_the_api_server(suite: Suite) -> None:
@@ -47,23 +47,3 @@ def test_jobs_outlive_the_operator_and_are_served_by_another_release(suite: Suit
         after = space.wait_training("kept", nodes=3, newer_than=round_of(before), seconds=120)
         assert pods.items() <= space.pod_uids("kept").items()
         assert after["restarts"]["failures"] == 0
-
-
-@pytest.mark.timeout(400, func_only=True)
-def test_a_standby_takes_over_when_the_leader_dies(suite: Suite, space: Space) -> None:
-    suite.install(RELEASE, "replicaCount=2")
-    try:
-        space.apply(job("watched", image=suite.image, command=launched(FOREVER)))
-        before = space.wait_training("watched", nodes=2, seconds=120)
-        pods, leader = space.pod_uids("watched"), suite.leader_pod()["metadata"]["name"]
-
-        suite.delete_leader()
-
-        space.wait("another leader", lambda: suite.leader() not in ("", leader), seconds=120)
-        space.kubectl("scale", "elasticjob", "watched", "--replicas=3")
-        after = space.wait_training("watched", nodes=3, newer_than=round_of(before), seconds=120)
-        assert pods.items() <= space.pod_uids("watched").items()
-        assert after["restarts"] == {**after["restarts"], "failures": 0, "disruptions": 0}
-        assert after["rendezvous"]["epoch"] > before["rendezvous"]["epoch"]
-    finally:
-        suite.install(RELEASE)

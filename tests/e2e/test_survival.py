@@ -16,6 +16,7 @@ from contextlib import contextmanager
 import pytest
 
 from elasticjob.rendezvous.encoding import decode
+from elasticjob.rendezvous.state import State
 from tests.cluster.etcd_server import EtcdServer, etcd_server
 from tests.cluster.network import CONTROL_PLANE_ADDRESS
 from tests.e2e.callers import call, pod_token
@@ -122,13 +123,6 @@ class Watched:
         return rounds == sorted(rounds)
 
 
-@pytest.fixture(params=[kill_the_process, delete_the_pod])
-def kill(request: pytest.FixtureRequest) -> Kill:
-    """Ends the operator without notice."""
-    chosen: Kill = request.param
-    return chosen
-
-
 @pytest.fixture
 def gated(suite: Suite, space: Space) -> Watched:
     """A job of two nodes, both needed, of which one has joined."""
@@ -146,11 +140,11 @@ def gated(suite: Suite, space: Space) -> Watched:
 
 
 def test_an_operator_killed_in_mid_join_is_followed_by_one_that_ends_the_join(
-    suite: Suite, space: Space, gated: Watched, kill: Kill
+    suite: Suite, space: Space, gated: Watched
 ) -> None:
     pods = space.pod_uids("gated")
 
-    kill(suite)
+    kill_the_process(suite)
     gated.open_gate("gated-1-0")
 
     after = gated.wait_training(nodes=2)
@@ -159,6 +153,7 @@ def test_an_operator_killed_in_mid_join_is_followed_by_one_that_ends_the_join(
     assert gated.container_restarts() == 0
 
 
+@pytest.mark.parametrize("kill", [kill_the_process, delete_the_pod])
 def test_an_operator_killed_while_training_runs_disturbs_nobody(
     suite: Suite, space: Space, gated: Watched, kill: Kill
 ) -> None:
@@ -178,7 +173,7 @@ def test_an_operator_killed_while_training_runs_disturbs_nobody(
 
 
 def test_an_operator_killed_while_a_round_re_forms_is_followed_by_one_that_forms_it(
-    suite: Suite, space: Space, gated: Watched, kill: Kill
+    suite: Suite, space: Space, gated: Watched
 ) -> None:
     gated.open_gate("gated-1-0")
     before = gated.wait_training(nodes=2)
@@ -192,7 +187,7 @@ def test_an_operator_killed_while_a_round_re_forms_is_followed_by_one_that_forms
     space.wait("the replacement to stand at the gate", lambda: gated.is_running("gated-1-1"), seconds=120)
     pods = space.pod_uids("gated")
 
-    kill(suite)
+    kill_the_process(suite)
     gated.open_gate("gated-1-1")
 
     after = gated.wait_training(nodes=2, newer_than=round_of(before))
@@ -201,92 +196,6 @@ def test_an_operator_killed_while_a_round_re_forms_is_followed_by_one_that_forms
     assert pods["gated-0-0"] == survivor
     assert gated.container_restarts() == 0
     assert after["restarts"]["failures"] == 0
-
-
-@contextmanager
-def two_operators(suite: Suite) -> Iterator[None]:
-    suite.install(RELEASE, "replicaCount=2", f"leaseDurationSeconds={LEASE_SECONDS}")
-    try:
-        yield
-    finally:
-        suite.install(RELEASE)
-
-
-def metric(pod: Object, sample: str) -> float:
-    """A sample of an operator's metrics; 0 if it has none."""
-    url = f"http://{pod['status']['podIP']}:8080/metrics"
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
-    return next((float(line.rpartition(" ")[2]) for line in lines if line.rpartition(" ")[0] == sample), 0.0)
-
-
-def labelled_leaders(suite: Suite) -> set[str]:
-    selected = suite.kubectl("-n", NAMESPACE, "get", "pods", "-l", "elasticjob.dev/leader=true", "-o", "name")
-    return {line.removeprefix("pod/") for line in selected.split()}
-
-
-@contextmanager
-def slow_etcd() -> Iterator[tuple[EtcdServer, SlowWay]]:
-    """An etcd, and a way to it that pods can take."""
-    with (
-        etcd_server(f"slow-{os.getpid()}", v2=False) as server,
-        slow_way(CONTROL_PLANE_ADDRESS, (server.host, server.port)) as way,
-    ):
-        yield server, way
-
-
-def test_a_leader_that_was_paused_is_refused_with_all_that_it_had_on_its_way(suite: Suite, space: Space) -> None:
-    """The state write of a join is on its way when the leader falls asleep, and arrives when another one leads."""
-    with two_operators(suite), slow_etcd() as (etcd, way):
-        body = job("led", image=suite.image, command=launched(TICKS), replicas=2, minimum=1, maximum=3)
-        conf = {"endpoint": way.endpoint, "prefix": PREFIX, "read_timeout": "200"}
-        body["spec"]["rendezvous"] |= {"backend": "etcd", "conf": conf}
-        space.apply(body)
-        watched = Watched(space, "led")
-        before = watched.wait_training(nodes=2)
-        space.wait("the leader's label", lambda: labelled_leaders(suite) == {suite.leader()}, seconds=120)
-        pods, old = space.pod_uids("led"), suite.leader_pod()
-        late_writes = (LATE_STATE_WRITE, LATE_LEASE_WRITE)
-        refused = [metric(old, sample) for sample in late_writes]
-
-        way.hold(old["status"]["podIP"])
-        space.kubectl("scale", "elasticjob", "led", "--replicas=3")
-        space.wait("a state write on its way", lambda: b"/v3/kv/txn" in way.held, seconds=120, job="led")
-        with paused(old["metadata"]["uid"]):
-            began = time.monotonic()
-            name = old["metadata"]["name"]
-            space.wait("another leader", lambda: suite.leader() not in ("", name), seconds=120)
-            space.wait(
-                "workers to be sent to it alone", lambda: labelled_leaders(suite) == {suite.leader()}, seconds=120
-            )
-            after = watched.wait_training(nodes=3, newer_than=round_of(before), epoch=before["rendezvous"]["epoch"])
-            space.wait(
-                "two lease times", lambda: time.monotonic() - began > 2 * LEASE_SECONDS, seconds=3 * LEASE_SECONDS
-            )
-            way.deliver()
-
-        new = suite.leader()
-        space.wait("one labelled leader", lambda: labelled_leaders(suite) == {new}, seconds=120)
-        space.wait(
-            "its late writes to be refused",
-            lambda: all(metric(old, sample) > count for sample, count in zip(late_writes, refused, strict=True)),
-            seconds=120,
-        )
-        assert "no longer leading" in suite.kubectl("-n", NAMESPACE, "logs", name)
-        assert metric(old, "elasticjob_leader") == 0
-        assert suite.leader() == new
-        data = in_etcd(etcd, space.get("elasticjob", "led")["metadata"]["uid"])
-        assert data is not None
-        stored = decode(data, source="etcd")
-        assert (stored.epoch, stored.round) == (after["rendezvous"]["epoch"], round_of(after))
-        assert ranks(space.status("led")) == ranks(after)
-
-        space.kubectl("scale", "elasticjob", "led", "--replicas=2")
-        smaller = watched.wait_training(nodes=2, newer_than=round_of(after))
-        assert smaller["rendezvous"]["epoch"] == after["rendezvous"]["epoch"]
-        assert space.pod_uids("led").items() >= pods.items()
-        assert watched.container_restarts() == 0
-        assert all(watched.never_fell_back(pod) for pod in pods)
 
 
 def test_a_paused_worker_cannot_act_in_the_round_that_was_formed_without_it(suite: Suite, space: Space) -> None:
@@ -321,3 +230,115 @@ def test_a_paused_worker_cannot_act_in_the_round_that_was_formed_without_it(suit
     assert watched.never_fell_back(slept)
     assert space.pod_uids("paused") == pods
     assert watched.container_restarts() == 0
+
+
+@pytest.fixture(scope="module")
+def two_operators(suite: Suite) -> Iterator[None]:
+    """A leader and a standby, until the tests of this module are over."""
+    suite.install(RELEASE, "replicaCount=2", f"leaseDurationSeconds={LEASE_SECONDS}")
+    yield
+    suite.install(RELEASE)
+
+
+def metric(pod: Object, sample: str) -> float:
+    """A sample of an operator's metrics; 0 if it has none."""
+    url = f"http://{pod['status']['podIP']}:8080/metrics"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return next((float(line.rpartition(" ")[2]) for line in lines if line.rpartition(" ")[0] == sample), 0.0)
+
+
+def labelled_leaders(suite: Suite) -> set[str]:
+    selected = suite.kubectl("-n", NAMESPACE, "get", "pods", "-l", "elasticjob.dev/leader=true", "-o", "name")
+    return {line.removeprefix("pod/") for line in selected.split()}
+
+
+def test_a_standby_takes_over_when_the_leader_dies(suite: Suite, space: Space, two_operators: None) -> None:
+    space.apply(job("watched", image=suite.image, command=launched(TICKS)))
+    watched = Watched(space, "watched")
+    before = watched.wait_training(nodes=2)
+    pods, leader = space.pod_uids("watched"), suite.leader_pod()["metadata"]["name"]
+
+    suite.delete_leader()
+
+    space.wait("another leader", lambda: suite.leader() not in ("", leader), seconds=120)
+    space.kubectl("scale", "elasticjob", "watched", "--replicas=3")
+    after = watched.wait_training(nodes=3, newer_than=round_of(before), epoch=before["rendezvous"]["epoch"])
+    assert pods.items() <= space.pod_uids("watched").items()
+    assert after["restarts"] == {**after["restarts"], "failures": 0, "disruptions": 0}
+    assert watched.container_restarts() == 0
+
+
+@contextmanager
+def slow_etcd() -> Iterator[tuple[EtcdServer, SlowWay]]:
+    """An etcd, and a way to it that pods can take."""
+    with (
+        etcd_server(f"slow-{os.getpid()}", v2=False) as server,
+        slow_way(CONTROL_PLANE_ADDRESS, (server.host, server.port)) as way,
+    ):
+        yield server, way
+
+
+def test_a_leader_that_was_paused_is_refused_with_all_that_it_had_on_its_way(
+    suite: Suite, space: Space, two_operators: None
+) -> None:
+    """The state write of a join is on its way when the leader falls asleep, and arrives when another one leads."""
+    with slow_etcd() as (etcd, way):
+        body = job("led", image=suite.image, command=launched(TICKS), replicas=2, minimum=1, maximum=3)
+        conf = {"endpoint": way.endpoint, "prefix": PREFIX, "read_timeout": "200"}
+        body["spec"]["rendezvous"] |= {"backend": "etcd", "conf": conf}
+        space.apply(body)
+        watched = Watched(space, "led")
+        run_id = space.get("elasticjob", "led")["metadata"]["uid"]
+
+        def stored() -> State:
+            data = in_etcd(etcd, run_id)
+            assert data is not None
+            return decode(data, source="etcd")
+
+        before = watched.wait_training(nodes=2)
+        space.wait("the leader's label", lambda: labelled_leaders(suite) == {suite.leader()}, seconds=120)
+        pods, old = space.pod_uids("led"), suite.leader_pod()
+        late_writes = (LATE_STATE_WRITE, LATE_LEASE_WRITE)
+        refused = [metric(old, sample) for sample in late_writes]
+
+        way.hold(old["status"]["podIP"])
+        space.kubectl("scale", "elasticjob", "led", "--replicas=3")
+        space.wait("a state write on its way", lambda: b"/v3/kv/txn" in way.held, seconds=120, job="led")
+        with paused(old["metadata"]["uid"]):
+            began = time.monotonic()
+            name = old["metadata"]["name"]
+            space.wait("another leader", lambda: suite.leader() not in ("", name), seconds=120)
+            space.wait(
+                "workers to be sent to it alone", lambda: labelled_leaders(suite) == {suite.leader()}, seconds=120
+            )
+            space.wait(
+                "another leader's epoch in the state",
+                lambda: stored().epoch > before["rendezvous"]["epoch"],
+                seconds=120,
+            )
+            space.wait(
+                "two lease times", lambda: time.monotonic() - began > 2 * LEASE_SECONDS, seconds=3 * LEASE_SECONDS
+            )
+            way.deliver()
+
+        after = watched.wait_training(nodes=3, newer_than=round_of(before), epoch=before["rendezvous"]["epoch"])
+        new = suite.leader()
+        space.wait("one labelled leader", lambda: labelled_leaders(suite) == {new}, seconds=120)
+        space.wait(
+            "its late writes to be refused",
+            lambda: all(metric(old, sample) > count for sample, count in zip(late_writes, refused, strict=True)),
+            seconds=120,
+        )
+        assert "no longer leading" in suite.kubectl("-n", NAMESPACE, "logs", name)
+        assert metric(old, "elasticjob_leader") == 0
+        assert suite.leader() == new
+        assert (stored().epoch, stored().round) == (after["rendezvous"]["epoch"], round_of(after))
+        assert ranks(space.status("led")) == ranks(after)
+
+        space.kubectl("scale", "elasticjob", "led", "--replicas=2")
+        smaller = watched.wait_training(nodes=2, newer_than=round_of(after))
+        assert smaller["rendezvous"]["epoch"] == after["rendezvous"]["epoch"]
+        assert space.pod_uids("led").items() >= pods.items()
+        assert watched.container_restarts() == 0
+        assert all(watched.never_fell_back(pod) for pod in pods)
