@@ -56,6 +56,8 @@ def install(target: Target) -> None:
         *("upgrade", "--install", RELEASE, str(CHART), "--namespace", SYSTEM_NAMESPACE, "--create-namespace"),
         *(f"--set=image.repository={repository}", f"--set-string=image.tag={tag}"),
         *(f"--set=image.pullPolicy={target.pull_policy}", "--wait", f"--timeout={_INSTALL_SECONDS}s"),
+        # Without it, an operator of an earlier demo would stay although its image is another one now.
+        *([f"--set-string=podAnnotations.image={target.image_digest}"] if target.image_digest else []),
         timeout=_INSTALL_SECONDS + 30,
     )
     show(target.kubectl("-n", SYSTEM_NAMESPACE, "get", "pods"))

@@ -16,6 +16,7 @@ from tests.cluster.image_sets import (
     operator_image_name,
     python_image,
 )
+from tests.cluster.images import archived_image
 from tests.cluster.kubectl import Helm, Kubectl
 from tests.cluster.state import FULL
 from tests.cluster.torch_packages import torch_site_packages
@@ -46,7 +47,12 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A cluster and how to use it. `test_cluster` is None for the user's own."""
+    """A cluster and how to use it.
+
+    Args:
+        image_digest: Of an image that is made anew under the same name; empty for one that is published.
+        test_cluster: None for the user's own.
+    """
 
     name: str
     kubectl: Kubectl
@@ -54,6 +60,7 @@ class Target:
     image: str
     pull_policy: str
     variant: Variant
+    image_digest: str = ""
     test_cluster: Cluster | None = None
 
 
@@ -113,7 +120,9 @@ def _program(name: str) -> Path:
 def _test_cluster() -> Target:
     cluster = up(level=FULL)
     cluster.load_image(python_image())
-    cluster.load_image(operator_image())
+    archive = operator_image()
+    cluster.load_image(archive)
+    archived = archived_image(archive)
     checkpoints = cluster.directory / "demo-checkpoints"
     checkpoints.mkdir(exist_ok=True)
     checkpoints.chmod(0o777)
@@ -130,5 +139,6 @@ def _test_cluster() -> Target:
             epochs=EPOCHS,
             pause=PAUSE_SECONDS,
         ),
+        image_digest=archived[1] if archived is not None else "",
         test_cluster=cluster,
     )
