@@ -49,8 +49,10 @@ async def running(
 
 async def until_quiet(where: Site, user: str, position: int) -> None:
     """Wait until an operator has written nothing but its lease for a while."""
+    last = 0.0
     while True:
-        last = max((call.answered for call in job_writes(where.calls(position), user)), default=0.0)
+        calls, position = where.follow(position)
+        last = max((call.answered for call in job_writes(calls, user)), default=last)
         if time.time() - last >= QUIET_SECONDS:
             return
         await asyncio.sleep(0.5)

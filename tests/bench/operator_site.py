@@ -5,6 +5,7 @@ play nodes and agents, are other users.
 """
 
 import contextlib
+import io
 import os
 import signal
 import socket
@@ -71,9 +72,15 @@ class Site:
 
     def calls(self, position: int) -> list[Call]:
         """All calls that were answered since then."""
-        with self.cluster.audit_log.open() as log:
+        return self.follow(position)[0]
+
+    def follow(self, position: int) -> tuple[list[Call], int]:
+        """All calls that were answered since then, and where to go on."""
+        with self.cluster.audit_log.open("rb") as log:
             log.seek(position)
-            return list(read(log))
+            content = log.read()
+        whole = content[: content.rfind(b"\n") + 1]
+        return list(read(io.StringIO(whole.decode(), newline="\n"))), position + len(whole)
 
     @contextlib.contextmanager
     def elasticjob(self, namespace: str) -> Iterator[Process]:

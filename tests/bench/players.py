@@ -39,6 +39,7 @@ class Player:
     namespace: str
     pods: dict[str, dict[str, Any]] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
+    task: "asyncio.Task[None] | None" = None
     _gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONNECTIONS))
 
     def path(self, rest: str) -> str:
@@ -63,20 +64,25 @@ class Player:
             return content
 
     async def until_running(self, count: int, *, seconds: float) -> None:
-        """Wait until so many pods have been marked Running."""
+        """Wait until so many pods have been marked Running. Raises what ended the play."""
         async with asyncio.timeout(seconds):
-            while len(self.running) < count:  # noqa: ASYNC110 - a coarse look is cheaper than a signal for each pod
+            while len(self.running) < count:
+                if self.task is not None and self.task.done():
+                    self.task.result()
                 await asyncio.sleep(0.1)
 
     async def play(self) -> None:
         """Mark each pod that appears as Running, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            async for pod in self._appearing():
-                self.pods[pod["metadata"]["name"]] = pod
-                group.create_task(self._run(pod))
+            while True:
+                # The server ends the watch of a client that is too slow. A new one begins with all that is there.
+                async for pod in self._appearing():
+                    if pod["metadata"]["name"] not in self.pods:
+                        self.pods[pod["metadata"]["name"]] = pod
+                        group.create_task(self._run(pod))
 
     async def _appearing(self) -> AsyncIterator[dict[str, Any]]:
-        query = {"watch": "true", "timeoutSeconds": "3600"}
+        query = {"watch": "true", "timeoutSeconds": "3600", "fieldSelector": "status.phase=Pending"}
         async with self.session.get(self.path("pods"), params=query, read_bufsize=_LONGEST_LINE) as answer:
             async for line in answer.content:
                 event = json.loads(line)
@@ -134,7 +140,7 @@ async def playing(kubeconfig: Path, namespace: str) -> AsyncIterator[Player]:
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=30)
     async with aiohttp.ClientSession(configuration.host, connector=connector, timeout=timeout) as session:
         player = Player(session=session, namespace=namespace)
-        task = asyncio.create_task(player.play())
+        task = player.task = asyncio.create_task(player.play())
         try:
             yield player
         finally:
