@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster.cluster import down
+from tests.cluster.commands import run
 from tests.cluster.errors import ClusterError
 from tests.cluster.locks import exclusive
 from tests.demo.digits import JOB, digits_objects, machine_volume_names
@@ -20,6 +23,8 @@ CHART = Path(__file__).resolve().parents[2] / "charts" / "elasticjob"
 RELEASE = "elasticjob"
 SYSTEM_NAMESPACE = "elasticjob-system"
 NAMESPACE = "elasticjob-demo"
+_PLUGIN = Path(sys.executable).with_name("kubectl-elasticjob")
+_PLUGIN_SECONDS = 60.0
 _INSTALL_SECONDS = 180
 _DELETE_SECONDS = 90.0
 _START_SECONDS = 600.0  # a user's cluster may pull an image with torch first
@@ -118,9 +123,18 @@ def show_outcome(target: Target, training: Training) -> None:
     say(accuracy[-1] if accuracy else "the job succeeded")
     say("kubectl get elasticjobs")
     show(target.kubectl("-n", NAMESPACE, "get", "elasticjobs"))
-    say(f"kubectl describe elasticjob {JOB}, without what is in the manifest")
-    _, _, status = target.kubectl("-n", NAMESPACE, "describe", "elasticjob", JOB).partition("\nStatus:\n")
-    show(f"Status:\n{status}")
+    say(f"kubectl elasticjob status {JOB}")
+    show(_plugin(target, "status", JOB))
+    say(f"kubectl describe elasticjob {JOB}, its end")
+    _, _, events = target.kubectl("-n", NAMESPACE, "describe", "elasticjob", JOB).partition("\nEvents:")
+    show(f"Events:{events}")
+
+
+def _plugin(target: Target, *args: str) -> str:
+    """What `kubectl elasticjob` prints: kubectl finds the plugin on the PATH, and the plugin finds kubectl there."""
+    path = os.pathsep.join((str(target.kubectl.program.parent), str(_PLUGIN.parent), os.environ["PATH"]))
+    command = [str(target.kubectl.program), "elasticjob", *args, "-n", NAMESPACE]
+    return run(command, timeout=_PLUGIN_SECONDS, env={"KUBECONFIG": str(target.kubectl.kubeconfig), "PATH": path})
 
 
 def remove_job(target: Target) -> None:
