@@ -7,10 +7,11 @@ pods, over TLS, as many as there are pods in one event loop.
 
 import asyncio
 import contextlib
+import itertools
 import json
 import resource
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -27,6 +28,7 @@ from .hosted_clients import Connection, Node
 CONNECTIONS = 16
 """Calls to the API server at a time."""
 RETRY_SECONDS = 1.0
+PORTION = 100
 _CONNECTING_AT_ONCE = 16
 _LONGEST_LINE = 2**22
 
@@ -177,11 +179,13 @@ async def taking_part(player: Player, port: int) -> AsyncIterator[list[Node]]:
     tokens = await asyncio.gather(*(player.token(pod["metadata"]["name"]) for pod in pods))
     agents = [_agent(pod["metadata"]["labels"], token) for pod, token in zip(pods, tokens, strict=True)]
     dialer = Dialer(port)
-    tasks = [asyncio.create_task(_live(agent, dialer)) for agent in agents]
+    tasks: list[asyncio.Task[None]] = []
     try:
-        while not all(agent.released_at for agent in agents):
-            _check(tasks)
-            await asyncio.sleep(0.05)
+        for some in _portions(agents):
+            tasks += [asyncio.create_task(_live(agent, dialer)) for agent in some]
+            while not all(agent.released_at for agent in some):
+                _check(tasks)
+                await asyncio.sleep(0.05)
         yield agents
         _check(tasks)
     finally:
@@ -191,6 +195,17 @@ async def taking_part(player: Player, port: int) -> AsyncIterator[list[Node]]:
         for agent in agents:
             agent.joining.close()
             agent.beating.close()
+
+
+def _portions(agents: Sequence[Node]) -> Iterator[list[Node]]:
+    """The agents of whole runs, a hundred or more at a time: who is in a round must soon send heartbeats."""
+    portion: list[Node] = []
+    for _, run in itertools.groupby(sorted(agents, key=lambda agent: agent.run_id), key=lambda agent: agent.run_id):
+        portion += run
+        if len(portion) >= PORTION:
+            yield portion
+            portion = []
+    yield portion
 
 
 def _agent(labels: Mapping[str, str], token: str) -> Node:
