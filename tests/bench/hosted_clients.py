@@ -132,7 +132,7 @@ class Node:
 
 
 class Dialer:
-    """Opens TLS connections to one server, some at a time, each for a call that follows at once."""
+    """Opens TLS connections to one server, some at a time."""
 
     def __init__(self, server: Server) -> None:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -143,15 +143,16 @@ class Dialer:
 
     async def join(self, node: Node) -> None:
         """Connect a node, and have it join until the round has formed."""
-        await self._open(node.joining)
+        await self.open(node.joining)
         await node.join()
 
     async def beat(self, node: Node) -> None:
         """Connect a node, and have it send heartbeats until there is something to tell."""
-        await self._open(node.beating)
+        await self.open(node.beating)
         await node.beat()
 
-    async def _open(self, connection: Connection) -> None:
+    async def open(self, connection: Connection) -> None:
+        """Connect; the server waits for a call for some seconds only."""
         async with self._gate:
             await asyncio.get_running_loop().create_connection(
                 lambda: connection, "127.0.0.1", self._port, ssl=self._context, server_hostname="127.0.0.1"
