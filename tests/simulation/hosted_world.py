@@ -386,6 +386,7 @@ class World:
 
     def orders(self) -> RunOrders:
         succeeded = {pod.index for pod in self.pods.values() if pod.phase is NodePhase.SUCCEEDED}
+        alive = {pod.index for pod in self.pods.values() if pod.phase is NodePhase.ALIVE}
         return RunOrders(
             run_id="run",
             namespace="train",
@@ -393,6 +394,7 @@ class World:
             min_nodes=self.min_nodes,
             max_nodes=self.max_nodes,
             expected=frozenset(range(self.wanted)) - succeeded,
+            unable=frozenset(range(self.wanted)) - alive if self.seed % 3 else frozenset(),
             nodes={
                 uid: NodeFacts(pod_uid=uid, pod=f"digits-{uid}", index=pod.index, phase=pod.phase)
                 for uid, pod in self.pods.items()

@@ -10,6 +10,7 @@ from elasticjob.operator.model import ElasticJob, ElasticJobSpec, ElasticJobStat
 from elasticjob.operator.model.stamps import format_time, parse_time
 from elasticjob.operator.observed import Observed
 from elasticjob.operator.pod_facts import PodFacts
+from elasticjob.operator.pods import pod_name
 from elasticjob.operator.policies.accounting import NodeEnd, current_pods
 from elasticjob.operator.policies.obstacles import ApiProblem
 from elasticjob.operator.policies.replacement import ends_in_a_row, resting_until
@@ -103,6 +104,19 @@ class Situation:
             return ""
         times = ends_in_a_row(self.ledger, index)
         return f"rests until {format_time(until)}, since it ended {times} times in a row"
+
+    def target(self, index: int) -> str:
+        """How a refusal names the pod that the node is to get."""
+        return f"Pod/{pod_name(self.job.name, index, self.ledger.ended.get(index, 0))}"
+
+    @cached_property
+    def blocked(self) -> frozenset[int]:
+        """Wanted nodes that are not in and cannot come by themselves: their pod is refused or cannot start."""
+        wanted = self.ledger.indexes - self.ledger.completed
+        refused = {problem.target for problem in self.problems if not problem.passes}
+        stuck = {index for index, pod in self.current.items() if pod.obstacle and pod.uid not in self.joined}
+        unmade = {index for index in wanted - self.current.keys() if self.target(index) in refused}
+        return frozenset(wanted & stuck | unmade)
 
     @cached_property
     def joined(self) -> Mapping[str, NodeView]:

@@ -66,6 +66,8 @@ class RunOrders:
     Args:
         expected: Indexes of the nodes that should be in the next round: the wanted size without nodes that have
             succeeded or are to leave. A round completes at once when all of them have joined.
+        unable: Indexes of nodes that cannot come for now, e.g. since no machine has room. A group with members of the
+            last round goes on without those; one that begins anew waits for them as for all others.
         step: A round has a multiple of so many members; further nodes that have joined wait as spares.
         nodes: Every pod of the run that exists, by pod UID. A pod that is missing here is gone for good.
         max_worker_failures: How often workers may fail and be restarted in place; None for no limit.
@@ -83,6 +85,7 @@ class RunOrders:
     max_nodes: int
     expected: frozenset[int]
     nodes: Mapping[str, NodeFacts]
+    unable: frozenset[int] = frozenset()
     step: int = 1
     max_worker_failures: int | None = None
     join_timeout: float = 600.0

@@ -1,4 +1,4 @@
-"""How long a group that begins anew waits for all of its nodes."""
+"""How long a group waits for nodes that are missing."""
 
 import pytest
 
@@ -91,3 +91,55 @@ def test_a_group_that_trains_does_not_begin_anew() -> None:
     driver = patient()
     driver.join_all("uid-0", "uid-1", "uid-2", "uid-3")
     assert not driver.coordinator.view(driver.now).begins_anew
+
+
+def test_survivors_do_not_wait_for_a_node_that_cannot_come() -> None:
+    driver = patient()
+    driver.join_all("uid-0", "uid-1", "uid-2", "uid-3")
+    driver.delete_pods("uid-3")
+    driver.order(unable=frozenset({3}))
+    driver.join_all("uid-0", "uid-1", "uid-2")
+    assert [node.index for node in driver.coordinator.view(driver.now).participants] == [0, 1, 2]
+    assert driver.state() is RunState.FORMED
+
+
+def test_it_is_met_in_one_more_round_when_it_can_come() -> None:
+    driver = patient()
+    driver.join_all("uid-0", "uid-1", "uid-2", "uid-3")
+    driver.delete_pods("uid-3")
+    driver.order(unable=frozenset({3}))
+    driver.join_all("uid-0", "uid-1", "uid-2")
+    driver.order(unable=frozenset())
+    driver.set_pods(facts(3, uid="new-3"))
+    driver.join_all("new-3", "uid-0", "uid-1", "uid-2")
+    view = driver.coordinator.view(driver.now)
+    assert (view.round, len(view.participants)) == (3, 4)
+
+
+def test_survivors_stop_waiting_when_it_turns_out_that_a_node_cannot_come() -> None:
+    driver = patient()
+    driver.join_all("uid-0", "uid-1", "uid-2", "uid-3")
+    driver.delete_pods("uid-3")
+    driver.join_all("uid-0", "uid-1", "uid-2")
+    assert driver.state() is RunState.LAST_CALL
+    driver.order(unable=frozenset({3}))
+    assert driver.state() is RunState.FORMED
+
+
+def test_a_member_that_has_yet_to_stop_its_workers_is_waited_for_whatever_its_pod_shows() -> None:
+    driver = patient()
+    driver.join_all("uid-0", "uid-1", "uid-2", "uid-3")
+    driver.delete_pods("uid-3")
+    driver.order(unable=frozenset({2, 3}))
+    driver.join_all("uid-0", "uid-1")
+    assert driver.state() is not RunState.FORMED
+    driver.join_all("uid-0", "uid-1", "uid-2")
+    assert len(driver.coordinator.view(driver.now).participants) == 3
+
+
+def test_a_group_that_begins_anew_waits_for_nodes_that_cannot_come_yet() -> None:
+    driver = patient()
+    driver.order(unable=frozenset({2, 3}))
+    driver.join_all("uid-0", "uid-1")
+    view = driver.coordinator.view(driver.now)
+    assert (view.state, view.deadline_seconds) == (RunState.LAST_CALL, WAIT)

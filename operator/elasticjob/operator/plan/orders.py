@@ -25,6 +25,7 @@ def run_orders(situation: Situation, *, close: CloseReason | None = None, messag
         step=spec.step_size,
         max_nodes=places(size=spec.size, spares=spec.spares, most=spec.max_nodes),
         expected=expected_nodes(situation),
+        unable=situation.blocked,
         nodes={pod.uid: _node_facts(situation, pod) for pod in situation.pods},
         max_worker_failures=worker_failures_left(
             max_restarts=spec.max_restarts, pod_failures=situation.ledger.failures

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from elasticjob.operator import constants
 from elasticjob.operator.pod_facts import PodFacts
-from elasticjob.operator.pods import node_name, pod_name
+from elasticjob.operator.pods import node_name
 from elasticjob.operator.policies.obstacles import Obstacle, joined_messages, refusals
 from elasticjob.operator.situation import Situation
 from elasticjob.operator.status.deadline import clock, outlook
@@ -63,15 +63,8 @@ def _dead_end(situation: Situation) -> str:
     """Said when too few nodes are left that could come by themselves."""
     wanted = situation.ledger.indexes - situation.ledger.completed
     needed = max(1, situation.spec.min_nodes - len(situation.ledger.completed))
-    blocked = {
-        index
-        for index in wanted
-        if (pod := situation.current.get(index)) and pod.obstacle and pod.uid not in situation.joined
-    }
-    refused = {problem.target for problem in situation.problems if not problem.passes}
-    blocked |= {index for index in wanted - situation.current.keys() if _target(situation, index) in refused}
-    able = len(wanted) - len(blocked)
-    if situation.formed or not blocked or able >= needed:
+    able = len(wanted) - len(situation.blocked)
+    if situation.formed or not situation.blocked or able >= needed:
         return ""
     nodes = {0: "none", 1: "only 1 node"}.get(able, f"only {able} nodes")
     return f"No round can form as things are: {needed} needed, and {nodes} can come."
@@ -84,7 +77,7 @@ def _missing(situation: Situation) -> tuple[Obstacle, ...]:
     result = []
     for index in sorted(situation.ledger.indexes - situation.ledger.completed):
         pod = situation.current.get(index)
-        if (pod is None and _target(situation, index) in refused) or (
+        if (pod is None and situation.target(index) in refused) or (
             pod is not None and (pod.obstacle or pod.uid in situation.joined)
         ):
             continue
@@ -92,10 +85,6 @@ def _missing(situation: Situation) -> tuple[Obstacle, ...]:
         name = node_name(situation.job.name, index)
         result.append(Obstacle(reason=constants.REASON_STARTING, message=f"{name} {told}"))
     return tuple(result)
-
-
-def _target(situation: Situation, index: int) -> str:
-    return f"Pod/{pod_name(situation.job.name, index, situation.ledger.ended.get(index, 0))}"
 
 
 def _doing(situation: Situation, pod: PodFacts | None, since: Mapping[str, datetime]) -> str:

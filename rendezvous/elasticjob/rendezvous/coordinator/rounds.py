@@ -9,7 +9,8 @@ newcomer alone it does not run, the members come as soon as they hear of it. Mem
 workers get the close time-out in addition.
 
 A group that begins anew, without any member of the last round, may be ordered to wait longer for all of its nodes:
-nobody's training stands still for it. One with survivors goes on after the last call.
+nobody's training stands still for it. One with survivors goes on after the last call, and does not wait at all for
+nodes that cannot come for now: it re-forms when they can.
 """
 
 from collections.abc import Collection, Mapping
@@ -214,10 +215,17 @@ class Rounds:
         inside = self.state.participants
         if self.formed is not None and self._came_back_alone(inside):
             return True
-        wanted = self.wanted
+        wanted = self.wanted - self._not_waited_for
         if not wanted or len(inside) < len(wanted):
             return False
         return wanted <= {node.order for node in inside.values()}
+
+    @property
+    def _not_waited_for(self) -> AbstractSet[int]:
+        """Nodes that survivors go on without; never a member that has yet to stop its workers."""
+        if self.begins_anew:
+            return frozenset()
+        return self.orders.unable - {node.order for node in self.state.previous.values()}
 
     def _came_back_alone(self, inside: Mapping[str, Node]) -> bool:
         """All members of the last round are back and nobody else: they need not wait for nodes that they lacked."""

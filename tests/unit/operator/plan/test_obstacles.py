@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from elasticjob.operator.plan import ApiProblem, CreatePod, CreateService
+from elasticjob.rendezvous.orders import RunOrders, RunState
 from tests.unit.operator.world import World, running
 
 QUOTA = 'pods "digits-1-0" is forbidden: exceeded quota: pods, requested: pods=1, used: pods=1, limited: pods=1'
@@ -182,3 +183,27 @@ def test_a_hopeless_refusal_of_a_pod_that_is_no_longer_wanted_does_not_end_the_j
         ApiProblem(target="Pod/digits-7-0", status=422, reason="Invalid", message=message, at=world.clock),
     )
     assert world.plan().status is None
+
+
+def test_the_rendezvous_is_told_which_nodes_cannot_come_for_now() -> None:
+    world = running(3, minReplicas=1)
+    world.pod(2)["status"] = {
+        "phase": "Pending",
+        "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no gpu"}],
+    }
+    world.wait(0, state=RunState.REFORMING)
+    assert orders(world).unable == {2}
+    world.form(0, 1, 2)
+    assert orders(world).unable == frozenset()
+
+
+def test_a_node_whose_pod_is_refused_cannot_come_for_now() -> None:
+    world = World()
+    refused(world)
+    assert orders(world).unable == {1}
+
+
+def orders(world: World) -> RunOrders:
+    found = world.plan().orders
+    assert found is not None
+    return found
