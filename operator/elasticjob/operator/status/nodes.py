@@ -130,7 +130,7 @@ def _node(
         reason=details.reason,
         message=shortened("; ".join(filter(None, (situation.rest(index), details.message))), MESSAGE_LIMIT),
         exit_code=details.exit_code,
-        last_failure=_last_failure(pod, before, end),
+        last_failure=_last_failure(pod, before, end or _visible_end(situation, pod)),
         last_transition_time=before.last_transition_time if before and unchanged else situation.stamp,
     )
 
@@ -160,8 +160,10 @@ def _details(
         return _Details(ended.reason, ended.message, ended.exit_code)
     if pod is None:
         kept = before is not None and before.state == state
-        if before and kept and state == constants.NODE_FAILED and before.last_failure:
-            return _Details(before.last_failure.reason, before.last_failure.message, before.last_failure.exit_code)
+        if before and kept and state == constants.NODE_FAILED:
+            # Not the stored message: what is said of a rest stands in it too.
+            last = before.last_failure
+            return _Details(last.reason, last.message, last.exit_code) if last else _Details()
         return _Details(before.reason, before.message, before.exit_code) if before and kept else _Details()
     event = _failed_alive(situation, pod)
     if state == constants.NODE_FAILED and event is not None:
@@ -178,6 +180,11 @@ def _details_of_stopped(state: str, before: NodeStatus | None) -> _Details:
     if before is not None and before.state == state and before.reason:
         return _Details(before.reason, before.message, before.exit_code)
     return _Details(constants.POD_JOB_FINISHED, "stopped, since the job is over")
+
+
+def _visible_end(situation: Situation, pod: PodFacts | None) -> PodEnd | None:
+    """An end that was counted before the node had an entry, e.g. since it belonged to the job only later."""
+    return pod.end if pod is not None and situation.stage is Stage.ACTIVE else None
 
 
 def _last_failure(pod: PodFacts | None, before: NodeStatus | None, end: PodEnd | None) -> LastFailure | None:

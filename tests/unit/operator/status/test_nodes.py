@@ -151,3 +151,17 @@ def test_a_state_that_cannot_be_stored_is_told() -> None:
     world.form(0, 1, round=1, details={"storeError": "etcd is not reachable"})
     world.settle()
     assert "cannot be stored: etcd is not reachable" in world.condition("RendezvousReady")["message"]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_node_that_rests_says_so_once_however_often_it_is_looked_at(is_known: bool) -> None:
+    world = World(replicas=3, minReplicas=1, restartPolicy={"maxRestarts": 1000})
+    world.settle()
+    for _ in range(2):
+        world.vanish(2)
+        world.settle()
+    assert "rests until" in world.entry(2)["message"]
+    if not is_known:
+        del world.entry(2)["lastFailure"]
+    world.settle()
+    assert world.entry(2)["message"].count("rests until") == 1
