@@ -1,5 +1,6 @@
 """What the rendezvous is to know of a job."""
 
+from elasticjob.operator import constants
 from elasticjob.operator.model import ElasticJob, RendezvousSpec
 from elasticjob.operator.pod_facts import PodFacts
 from elasticjob.operator.policies.budget import worker_failures_left
@@ -72,6 +73,8 @@ def _node_facts(situation: Situation, pod: PodFacts) -> NodeFacts:
     phase = _phase(situation, pod)
     drains = phase is NodePhase.DRAINING
     reason = pod.end.reason if pod.end else (pod.target_reason or _why_it_leaves(situation, pod)) if drains else ""
+    if phase is NodePhase.FAILED and not pod.final and pod.unreachable_since is not None:
+        reason = constants.POD_NODE_LOST
     return NodeFacts(pod_uid=pod.uid, pod=pod.name, index=pod.index, phase=phase, reason=reason)
 
 
@@ -89,5 +92,8 @@ def _phase(situation: Situation, pod: PodFacts) -> NodePhase:
             counts and pod.index in situation.ledger.completed
         )
         return NodePhase.SUCCEEDED if won else NodePhase.FAILED
+    if not counts and pod.unreachable_since is not None:
+        # Its group goes on without it. Nobody knows whether its containers have ended: they are refused from now on.
+        return NodePhase.FAILED
     leaves = pod.deleting or pod.target or not counts or pod.index not in situation.ledger.indexes
     return NodePhase.DRAINING if leaves else NodePhase.ALIVE

@@ -56,7 +56,8 @@ def test_the_old_pod_of_a_lost_machine_is_fenced_and_the_group_never_has_too_man
     world.wait(0, 2, state=RunState.LAST_CALL)
     world.later(15)
     world.settle()
-    assert phases(world)["digits-1-0"] is NodePhase.DRAINING
+    old = next(node for node in orders_of(world).nodes.values() if node.pod == "digits-1-0")
+    assert (old.phase, old.reason) == (NodePhase.FAILED, "NodeLost")
     alive = [node for node in orders_of(world).nodes.values() if node.phase is NodePhase.ALIVE]
     assert sorted(node.index for node in alive) == [0, 1, 2]
     world.later(600)
