@@ -21,16 +21,16 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
-from elasticjob.operator.auth import DISCOVERY_PATH, Authenticator
 from elasticjob.operator.clock import SystemClock
 from elasticjob.operator.constants import TOKEN_AUDIENCE
 from elasticjob.operator.errors import NotFound
-from elasticjob.operator.host import Host
+from elasticjob.operator.hosting.compose import relax_collector
+from elasticjob.operator.hosting.host import Host
 from elasticjob.operator.metrics import Metrics
 from elasticjob.operator.ports import Body
-from elasticjob.operator.rendezvous_server import relax_collector
-from elasticjob.operator.server import RendezvousHttpServer
-from elasticjob.operator.tls import TlsKeeper
+from elasticjob.operator.server.auth import DISCOVERY_PATH, Authenticator
+from elasticjob.operator.server.certificates import TlsKeeper
+from elasticjob.operator.server.server import RendezvousHttpServer
 from elasticjob.rendezvous.backend import RendezvousBackend, Token
 from elasticjob.rendezvous.orders import NodeFacts, NodePhase, RunOrders
 

@@ -14,10 +14,10 @@ from elasticjob.events.delivery import carriers
 from elasticjob.operator.clock import SystemClock
 from elasticjob.operator.constants import API_VERSION, KIND
 from elasticjob.operator.controller import PUMP_PERIOD
-from elasticjob.operator.events_poster import EventsPoster
-from elasticjob.operator.host_records import CAPACITY, Recorder
+from elasticjob.operator.hosting.records import CAPACITY, Recorder
 from elasticjob.operator.metrics import Metrics
-from elasticjob.operator.mirror import DESTINATION, EventMirror
+from elasticjob.operator.mirror.mirror import DESTINATION, EventMirror
+from elasticjob.operator.mirror.poster import EventsPoster
 from elasticjob.operator.ports import Body, ObjectReference, Resource
 from elasticjob.rendezvous.coordinator import Record
 

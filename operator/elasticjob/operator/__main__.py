@@ -13,10 +13,10 @@ from dataclasses import replace
 from elasticjob.operator import logs
 from elasticjob.operator.app import App, Parts
 from elasticjob.operator.clock import SystemClock
+from elasticjob.operator.hosting.compose import ServerParts, Trust, server_factory
 from elasticjob.operator.metrics import Metrics
 from elasticjob.operator.plan import plan
 from elasticjob.operator.pods import OperatorFacts
-from elasticjob.operator.rendezvous_server import ServerParts, Trust, server_factory
 from elasticjob.operator.settings import Settings, SettingsError, from_environment
 from elasticjob.rendezvous.endpoint import ServerEndpoint
 

@@ -20,13 +20,13 @@ from typing import Any
 
 from elasticjob.operator.cluster import Cluster, Connect, load_configuration
 from elasticjob.operator.controller import Controller
-from elasticjob.operator.elector import Elector, Leadership, LeaseTiming
 from elasticjob.operator.errors import NotLeader
-from elasticjob.operator.fenced import FencedCluster
 from elasticjob.operator.halves import Keeper, Main, RestartPolicy
 from elasticjob.operator.health import HealthServer
-from elasticjob.operator.hosting import HostContext, HostSwitch, ServerFactory
-from elasticjob.operator.leader_label import LeaderLabel
+from elasticjob.operator.hosting.half import HostContext, HostSwitch, ServerFactory
+from elasticjob.operator.leadership.elector import Elector, Leadership, LeaseTiming
+from elasticjob.operator.leadership.fenced import FencedCluster
+from elasticjob.operator.leadership.label import LeaderLabel
 from elasticjob.operator.metrics import Metrics
 from elasticjob.operator.pods import OperatorFacts
 from elasticjob.operator.ports import Clock, ClusterPort

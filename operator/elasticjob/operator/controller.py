@@ -14,12 +14,12 @@ from typing import Any
 
 from elasticjob.operator.cache import Cache, JobKey
 from elasticjob.operator.cluster import Cluster, Connect
-from elasticjob.operator.elector import Leadership
 from elasticjob.operator.errors import ClusterError, Forbidden, NotFound, NotLeader
-from elasticjob.operator.events_poster import EventsPoster
-from elasticjob.operator.fenced import FencedCluster
+from elasticjob.operator.leadership.elector import Leadership
+from elasticjob.operator.leadership.fenced import FencedCluster
 from elasticjob.operator.metrics import Metrics
-from elasticjob.operator.mirror import EventMirror
+from elasticjob.operator.mirror.mirror import EventMirror
+from elasticjob.operator.mirror.poster import EventsPoster
 from elasticjob.operator.pods import OperatorFacts
 from elasticjob.operator.ports import Body, Clock, ClusterPort, RendezvousHost, Resource
 from elasticjob.operator.reconcile import Planner, Reconciler, Result

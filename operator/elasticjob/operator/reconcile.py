@@ -21,7 +21,7 @@ from elasticjob.operator.actions import EventFact, Plan
 from elasticjob.operator.cache import Cache, JobKey
 from elasticjob.operator.constants import API_VERSION, KIND, WARNING
 from elasticjob.operator.errors import ClusterError, Conflict, NotFound, NotLeader, Starting, TooManyRequests
-from elasticjob.operator.mirror import EventMirror
+from elasticjob.operator.mirror.mirror import EventMirror
 from elasticjob.operator.model import ElasticJob
 from elasticjob.operator.observed import Observed
 from elasticjob.operator.plan.orders import place_of_state

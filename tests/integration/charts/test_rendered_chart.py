@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elasticjob.operator.leader_label import LABEL
+from elasticjob.operator.leadership.label import LABEL
 from elasticjob.operator.settings import from_environment
 from tests.cluster.errors import ClusterError
 from tests.cluster.kubectl import Helm

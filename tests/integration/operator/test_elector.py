@@ -8,9 +8,9 @@ import pytest
 
 from elasticjob.operator.clock import SystemClock
 from elasticjob.operator.cluster import Cluster as Port
-from elasticjob.operator.elector import Elector, Leadership, LeaseTiming
 from elasticjob.operator.errors import Conflict, NotLeader, Unavailable
-from elasticjob.operator.fenced import FencedCluster
+from elasticjob.operator.leadership.elector import Elector, Leadership, LeaseTiming
+from elasticjob.operator.leadership.fenced import FencedCluster
 from elasticjob.operator.ports import Body, ClusterPort, Resource
 from elasticjob.operator.resources import CONFIG_MAPS, LEASES
 from tests.integration.operator.operators import eventually

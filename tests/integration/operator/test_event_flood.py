@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from elasticjob.operator.clock import SystemClock
 from elasticjob.operator.cluster import Cluster as Port
-from elasticjob.operator.event_book import BURST
-from elasticjob.operator.events_poster import EventsPoster
 from elasticjob.operator.metrics import Metrics
+from elasticjob.operator.mirror.event_book import BURST
+from elasticjob.operator.mirror.poster import EventsPoster
 from elasticjob.operator.ports import ObjectReference, Occurrence
 from tests.cluster.cluster import Cluster
 from tests.integration.operator.operators import Jobs, eventually

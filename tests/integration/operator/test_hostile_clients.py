@@ -23,10 +23,10 @@ import pytest
 
 from elasticjob.operator.errors import NotFound
 from elasticjob.operator.ports import Body
-from elasticjob.operator.server_connections import Connection, ServerLimits
-from elasticjob.operator.server_http import MAX_HEAD
-from elasticjob.operator.server_tls import TlsLayer
-from elasticjob.operator.tls import TlsKeeper
+from elasticjob.operator.server.certificates import TlsKeeper
+from elasticjob.operator.server.connections import Connection, ServerLimits
+from elasticjob.operator.server.http1 import MAX_HEAD
+from elasticjob.operator.server.tls import TlsLayer
 from elasticjob.rendezvous.protocol import MAX_REQUEST_BYTES
 from tests.unit.operator.hosted import RUN, Hosted, Setting, join_body, orders, serving
 

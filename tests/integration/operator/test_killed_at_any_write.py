@@ -13,7 +13,7 @@ import pytest
 
 from elasticjob.operator.cache import Cache, JobKey
 from elasticjob.operator.constants import LABEL_JOB_UID
-from elasticjob.operator.mirror import EventMirror
+from elasticjob.operator.mirror.mirror import EventMirror
 from elasticjob.operator.plan import plan
 from elasticjob.operator.ports import Body, ClusterPort, ObjectList, Resource
 from elasticjob.operator.reconcile import Reconciler

@@ -1,9 +1,9 @@
 """The keys that a real API server publishes verify the tokens that it issues."""
 
-from elasticjob.operator.auth import Authenticator
 from elasticjob.operator.cluster import Cluster as Port
 from elasticjob.operator.constants import TOKEN_AUDIENCE
 from elasticjob.operator.metrics import Metrics
+from elasticjob.operator.server.auth import Authenticator
 from tests.cluster.cluster import Cluster
 from tests.integration.operator.operators import connect_by
 

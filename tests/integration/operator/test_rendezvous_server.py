@@ -15,11 +15,11 @@ from kubernetes.aio import config
 from kubernetes.aio.client.configuration import Configuration
 
 from elasticjob.operator.constants import API_VERSION, KIND, TOKEN_AUDIENCE
-from elasticjob.operator.elector import Leadership, Term
 from elasticjob.operator.errors import NotLeader
-from elasticjob.operator.hosting import HostContext
+from elasticjob.operator.hosting.compose import TLS_SECRET, HostedRendezvous, ServerParts, Trust
+from elasticjob.operator.hosting.half import HostContext
+from elasticjob.operator.leadership.elector import Leadership, Term
 from elasticjob.operator.metrics import Metrics
-from elasticjob.operator.rendezvous_server import TLS_SECRET, HostedRendezvous, ServerParts, Trust
 from elasticjob.operator.settings import from_environment
 from elasticjob.rendezvous.client import HostedRendezvousClient
 from elasticjob.rendezvous.endpoint import ServerEndpoint

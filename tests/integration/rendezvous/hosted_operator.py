@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import TracebackType
 
-from elasticjob.operator.auth import Caller
-from elasticjob.operator.host import Host
-from elasticjob.operator.server import RendezvousHttpServer
+from elasticjob.operator.hosting.host import Host
+from elasticjob.operator.server.auth import Caller
+from elasticjob.operator.server.server import RendezvousHttpServer
 from elasticjob.rendezvous.backends.memory import MemoryRendezvousBackend, MemorySpace
 from elasticjob.rendezvous.orders import CloseReason, NodeFacts, NodePhase, RunOrders, RunView
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import aiohttp
 
-from elasticjob.operator.auth import Caller
-from elasticjob.operator.host import Host, HostLimits
+from elasticjob.operator.hosting.host import Host, HostLimits
 from elasticjob.operator.metrics import Metrics
-from elasticjob.operator.server import RendezvousHttpServer
-from elasticjob.operator.server_connections import ServerLimits
+from elasticjob.operator.server.auth import Caller
+from elasticjob.operator.server.connections import ServerLimits
+from elasticjob.operator.server.server import RendezvousHttpServer
 from elasticjob.rendezvous.backend import RendezvousBackend, Token
 from elasticjob.rendezvous.errors import RendezvousConnectionError
 from elasticjob.rendezvous.orders import NodeFacts, NodePhase, RunOrders, RunView

@@ -18,7 +18,7 @@ from elasticjob.operator.errors import (
     TooManyRequests,
     Unavailable,
 )
-from elasticjob.operator.mirror import EventMirror
+from elasticjob.operator.mirror.mirror import EventMirror
 from elasticjob.operator.observed import Observed
 from elasticjob.operator.pods import OperatorFacts
 from elasticjob.operator.ports import Body

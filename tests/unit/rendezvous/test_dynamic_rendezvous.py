@@ -10,12 +10,13 @@ import pytest
 
 from elasticjob.rendezvous.api import RendezvousParameters, RendezvousTimeout
 from elasticjob.rendezvous.backends.memory import MemorySpace
-from elasticjob.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler, create_handler, new_node
+from elasticjob.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler, create_handler
 from elasticjob.rendezvous.errors import (
     RendezvousClosedError,
     RendezvousGracefulExitError,
     RendezvousTimeoutError,
 )
+from elasticjob.rendezvous.local_node import new_node
 from elasticjob.rendezvous.store import InMemoryStore
 from tests.unit.rendezvous.peer_run import PATIENCE, Backend, Run, eventually, leave, ranks
 

@@ -1,0 +1,1 @@
+"""Which process leads, and that only that one acts."""

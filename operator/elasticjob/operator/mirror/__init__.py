@@ -1,0 +1,1 @@
+"""What people are told of the rendezvous: RdzvEvents become Kubernetes Events and node states."""

@@ -1,0 +1,293 @@
+"""The host: orders and views across threads, durable writes, take-over, and what happens when others write."""
+
+import asyncio
+import threading
+from dataclasses import replace
+
+import pytest
+
+from elasticjob.operator.hosting.host import HostLimits
+from elasticjob.rendezvous.encoding import decode, encode
+from elasticjob.rendezvous.orders import CloseReason, RunState
+from elasticjob.rendezvous.protocol import ErrorCode, HeartbeatRequest, JoinFormed, JoinRequest, ProtocolError
+from elasticjob.rendezvous.state import State
+from tests.unit.operator.hosted import RUN, Cell, Hosted, Setting, node, orders, serving, unreachable
+
+
+def request(**changes: object) -> JoinRequest:
+    fields = {"incarnation": "a", "address": "10.0.0.1", "pid": 1, "wait": 10.0, **changes}
+    return JoinRequest(**fields)  # type: ignore[arg-type]
+
+
+async def taken_over(hosted: Hosted) -> None:
+    await hosted.viewed(lambda view: view.taken_over and not view.failed)
+
+
+async def form(hosted: Hosted, nodes: int) -> list[JoinFormed]:
+    await taken_over(hosted)
+    answers = await asyncio.gather(*(hosted.host.join(RUN, f"uid-{index}", request()) for index in range(nodes)))
+    assert all(isinstance(answer, JoinFormed) for answer in answers)
+    return [answer for answer in answers if isinstance(answer, JoinFormed)]
+
+
+async def test_a_round_costs_one_write_beside_the_one_at_take_over() -> None:
+    async with serving(None, orders(3)) as hosted:
+        answers = await form(hosted, 3)
+        assert sorted(answer.rank for answer in answers) == [0, 1, 2]
+        assert hosted.cells[RUN].writes == 2
+        stored = hosted.cells[RUN].value
+        assert stored is not None
+        state = decode(stored, source="test")
+        assert (state.round, state.complete, state.epoch) == (1, True, 3)
+
+
+async def test_orders_may_come_from_any_thread_and_views_go_back() -> None:
+    async with serving() as hosted:
+        threads = [threading.Thread(target=hosted.host.apply, args=(orders(2, max_nodes=n),)) for n in range(2, 12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            await asyncio.to_thread(thread.join)
+        view = await hosted.viewed(lambda view: view.state is RunState.WAITING)
+        assert (view.run_id, view.epoch, view.round) == (RUN, 3, 0)
+        await form(hosted, 2)
+        formed = await hosted.viewed(lambda view: view.state is RunState.FORMED)
+        assert [member.index for member in formed.participants] == [0, 1]
+        assert ("train", "digits") in hosted.changes
+
+
+async def test_nothing_is_told_twice_when_nothing_changes() -> None:
+    async with serving(None, orders(1)) as hosted:
+        await form(hosted, 1)
+        await hosted.viewed(lambda view: view.state is RunState.FORMED)
+        await asyncio.sleep(0.05)
+        told = len(hosted.changes)
+        for number in range(5):
+            hosted.host.apply(orders(1, join_timeout=600.0 + number))
+            await hosted.host.heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=1))
+        await asyncio.sleep(0.1)
+        assert len(hosted.changes) == told
+
+
+async def test_a_pod_that_calls_for_another_run_is_shown_until_it_calls_for_its_own() -> None:
+    async with serving(None, orders(1)) as hosted:
+        await taken_over(hosted)
+        with pytest.raises(ProtocolError, match=f"this pod has no part in run my-run; its own is {RUN}"):
+            hosted.host.authorize("my-run", namespace="train", pod_uid="uid-0")
+        view = await hosted.viewed(lambda view: bool(view.misdirected))
+        assert view.misdirected == {"uid-0": "my-run"}
+        await form(hosted, 1)
+        await hosted.viewed(lambda view: view.state is RunState.FORMED and not view.misdirected)
+
+
+async def test_members_and_losses_are_counted() -> None:
+    setting = Setting()
+    async with serving(setting, orders(2)) as hosted:
+        await form(hosted, 2)
+        await hosted.viewed(lambda view: view.state is RunState.FORMED)
+        assert setting.metrics.registry.get_sample_value("elasticjob_rendezvous_participants") == 2
+        hosted.host.apply(replace(orders(2), nodes={"uid-0": node(0)}))
+        await hosted.viewed(lambda view: view.state is RunState.REFORMING)
+        count = "elasticjob_rendezvous_loss_silence_seconds_count"
+        assert setting.metrics.registry.get_sample_value(count, {"detector": "pod watch"}) == 1
+        assert setting.metrics.registry.get_sample_value(count, {"detector": "keep-alive"}) == 0
+
+
+async def test_a_lost_pod_reaches_survivors_by_orders() -> None:
+    async with serving(None, orders(2)) as hosted:
+        await form(hosted, 2)
+        hosted.host.apply(replace(orders(2), nodes={"uid-0": node(0)}))
+        view = await hosted.viewed(lambda view: view.state is RunState.REFORMING)
+        assert "pod watch" in view.cause
+        assert (await hosted.host.heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=1))).waiting == 1
+
+
+async def test_deadlines_are_kept_without_any_call() -> None:
+    async with serving(None, orders(3, last_call_timeout=0.2, keep_alive_interval=0.2)) as hosted:
+        await taken_over(hosted)
+        calls = [hosted.host.join(RUN, f"uid-{index}", request()) for index in range(2)]
+        answers = await asyncio.gather(*calls)
+        assert {answer.world_size for answer in answers if isinstance(answer, JoinFormed)} == {2}
+        view = await hosted.viewed(lambda view: view.round == 1 and view.state is not RunState.FORMED)
+        assert "keep-alive" in view.cause
+
+
+async def test_a_held_call_ends_in_its_own_time() -> None:
+    async with serving(None, orders(2, min_nodes=2)) as hosted:
+        await taken_over(hosted)
+        answer = await hosted.host.join(RUN, "uid-0", request(wait=0.05))
+        assert not isinstance(answer, JoinFormed)
+        assert (answer.joined, answer.expected, answer.min_nodes) == (1, 2, 2)
+
+
+async def test_a_caller_that_hangs_up_is_not_answered_and_keeps_its_place() -> None:
+    async with serving(None, orders(2)) as hosted:
+        await taken_over(hosted)
+        call = asyncio.create_task(hosted.host.join(RUN, "uid-0", request()))
+        await asyncio.sleep(0.02)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        await hosted.host.join(RUN, "uid-1", request())
+        again = await hosted.host.join(RUN, "uid-0", request())
+        assert isinstance(again, JoinFormed)
+        assert again.round == 1
+
+
+async def test_a_backend_that_is_away_delays_the_round_and_shows_why() -> None:
+    async with serving(None, orders(1)) as hosted:
+        await taken_over(hosted)
+        hosted.cells[RUN].trouble = unreachable()
+        call = asyncio.create_task(hosted.host.join(RUN, "uid-0", request()))
+        view = await hosted.viewed(lambda view: view.details)
+        assert "connection refused" in view.details["storeError"]
+        assert not view.failed
+        hosted.cells[RUN].trouble = None
+        answer = await call
+        assert isinstance(answer, JoinFormed)
+        await hosted.viewed(lambda view: not view.details)
+
+
+async def test_a_backend_that_is_away_at_first_is_asked_again() -> None:
+    setting = Setting()
+    setting.cells[RUN] = Cell()
+    setting.cells[RUN].trouble = unreachable()
+    async with serving(setting, orders(1)) as hosted:
+        with pytest.raises(ProtocolError) as refused:
+            await hosted.host.join(RUN, "uid-0", request())
+        assert refused.value.code is ErrorCode.NOT_READY
+        setting.cells[RUN].trouble = None
+        await form(hosted, 1)
+
+
+async def test_a_corrupt_state_fails_the_run_is_named_and_is_never_overwritten() -> None:
+    setting = Setting()
+    setting.cells[RUN] = Cell()
+    setting.cells[RUN].overwrite(b"!!!!")
+    async with serving(setting, orders(1)) as hosted:
+        view = await hosted.viewed(lambda view: view.failed)
+        assert "the memory rendezvous state of job train/digits" in view.failed
+        with pytest.raises(ProtocolError) as refused:
+            await hosted.host.join(RUN, "uid-0", request())
+        assert refused.value.code is ErrorCode.NOT_READY
+        hosted.host.apply(orders(1, close=CloseReason.FAILED))
+        await asyncio.sleep(0.05)
+        assert setting.cells[RUN].value == b"!!!!"
+
+
+async def test_a_leader_that_was_replaced_falls_silent_and_says_so() -> None:
+    async with serving(None, orders(2)) as hosted:
+        await form(hosted, 2)
+        stored = hosted.cells[RUN].value
+        assert stored is not None
+        newer = decode(stored, source="test")
+        hosted.cells[RUN].overwrite(encode(State(round=newer.round, epoch=4)))
+        calls = [hosted.host.join(RUN, uid, request(round=1)) for uid in ("uid-0", "uid-1")]
+        for outcome in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(outcome, ProtocolError)
+            assert outcome.code is ErrorCode.NOT_READY
+        assert "epoch 4" in hosted.lost[0]
+        assert hosted.host.view(RUN) is None
+        with pytest.raises(ProtocolError):
+            await hosted.host.heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=1))
+
+
+async def test_a_caller_that_knows_a_newer_round_makes_an_old_leader_look() -> None:
+    async with serving(None, orders(1)) as hosted:
+        await form(hosted, 1)
+        hosted.cells[RUN].overwrite(encode(State(round=9, epoch=8)))
+        with pytest.raises(ProtocolError):
+            await hosted.host.heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=9))
+        await asyncio.wait_for(hosted.has_lost.wait(), 5)
+
+
+async def test_an_older_leader_cannot_take_over() -> None:
+    setting = Setting(epoch=3)
+    setting.cells[RUN] = Cell()
+    setting.cells[RUN].overwrite(encode(State(round=2, epoch=5)))
+    async with serving(setting, orders(1)) as hosted:
+        await asyncio.wait_for(hosted.has_lost.wait(), 5)
+        assert setting.cells[RUN].writes == 0
+
+
+async def test_the_next_leader_goes_on_where_the_last_one_was() -> None:
+    setting = Setting()
+    async with serving(setting, orders(2)) as hosted:
+        await form(hosted, 2)
+    setting.epoch = 4
+    async with serving(setting, orders(2)) as hosted:
+        await taken_over(hosted)
+        assert (await hosted.viewed(lambda view: view.round == 1)).held
+        for uid in ("uid-0", "uid-1"):
+            assert not (await hosted.host.heartbeat(RUN, uid, HeartbeatRequest(incarnation="a", round=1))).evicted
+        assert not (await hosted.viewed(lambda view: not view.held)).held
+
+
+async def test_without_leadership_nothing_is_read_or_written() -> None:
+    setting = Setting()
+    async with serving(setting, orders(1)) as hosted:
+        await taken_over(hosted)
+        hosted.host._states._require_leadership = _refuse
+        call = asyncio.create_task(hosted.host.join(RUN, "uid-0", request(wait=0.2)))
+        assert not isinstance(await call, JoinFormed)
+        assert setting.cells[RUN].writes == 1
+
+
+def _refuse() -> None:
+    raise PermissionError("this process does not lead")
+
+
+async def test_a_forgotten_run_is_unknown_and_its_callers_are_told() -> None:
+    async with serving(None, orders(2)) as hosted:
+        await taken_over(hosted)
+        call = asyncio.create_task(hosted.host.join(RUN, "uid-0", request()))
+        await asyncio.sleep(0.02)
+        hosted.host.forget(RUN)
+        with pytest.raises(ProtocolError) as refused:
+            await call
+        assert refused.value.code is ErrorCode.UNKNOWN_RUN
+        assert hosted.host.view(RUN) is None
+
+
+async def test_closing_answers_whoever_waits() -> None:
+    async with serving(None, orders(2)) as hosted:
+        await taken_over(hosted)
+        call = asyncio.create_task(hosted.host.join(RUN, "uid-0", request()))
+        await asyncio.sleep(0.02)
+        hosted.host.apply(orders(2, close=CloseReason.SUCCEEDED))
+        with pytest.raises(ProtocolError) as refused:
+            await call
+        assert refused.value.code is ErrorCode.CLOSED
+        assert (await hosted.viewed(lambda view: view.state is RunState.CLOSED)).round == 0
+
+
+async def test_held_calls_are_bounded() -> None:
+    async with serving(Setting(limits=HostLimits(held_calls=1)), orders(3, min_nodes=3)) as hosted:
+        await taken_over(hosted)
+        call = asyncio.create_task(hosted.host.join(RUN, "uid-0", request()))
+        await asyncio.sleep(0.02)
+        status, body = await hosted.join("uid-1")
+        assert (status, body["error"]["code"]) == (429, "overloaded")
+        assert hosted.host.refusals["overloaded"] == 1
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+
+
+async def test_membership_is_recorded_and_heartbeats_are_not() -> None:
+    async with serving(None, orders(2)) as hosted:
+        await form(hosted, 2)
+        for _ in range(20):
+            await hosted.host.heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=1))
+    names = [event["name"] for event in hosted.events]
+    assert names.count("NodeJoined") == 2
+    assert names.count("NodeRanked") == 2
+    assert names.count("RoundFormed") == 1
+    assert all(event["run_id"] == RUN for event in hosted.events)
+    joined = next(event for event in hosted.events if event["name"] == "NodeJoined")
+    assert (joined["hostname"], joined["local_id"], joined["pid"]) == ("digits-0-0", 0, 1)
+
+
+async def test_a_thousand_nodes_form_one_round() -> None:
+    async with serving(None, orders(1000)) as hosted:
+        answers = await form(hosted, 1000)
+        assert sorted(answer.rank for answer in answers) == list(range(1000))
+        assert hosted.cells[RUN].writes == 2

@@ -1,0 +1,92 @@
+"""The elector's decisions. How it competes for a lease is tested against a real API server."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elasticjob.operator.app import highest_epoch
+from elasticjob.operator.errors import NotLeader
+from elasticjob.operator.leadership.elector import Leadership, LeaseTiming, Sighting, Term, may_take
+from elasticjob.operator.settings import Settings
+from tests.unit.operator.fakes import FakeClock, ScriptedCluster
+
+
+def lease(holder: str = "other", duration: int | None = 15, **more: Any) -> dict[str, Any]:
+    return {"spec": {"holderIdentity": holder, "leaseDurationSeconds": duration} | more}
+
+
+def test_a_lease_that_changes_is_never_taken() -> None:
+    assert not may_take(lease(), Sighting(version="1", at=100), now=114.9)
+
+
+def test_a_lease_is_taken_after_its_duration_without_a_change() -> None:
+    assert may_take(lease(), Sighting(version="1", at=100), now=115)
+
+
+def test_the_times_in_the_lease_do_not_matter() -> None:
+    ancient = lease(renewTime="1999-01-01T00:00:00.000000Z")
+    assert not may_take(ancient, Sighting(version="1", at=100), now=101)
+
+
+def test_a_released_lease_is_taken_at_once() -> None:
+    assert may_take(lease(holder=""), Sighting(version="1", at=100), now=100)
+
+
+def test_an_empty_lease_is_taken_at_once() -> None:
+    assert may_take({"metadata": {}}, Sighting(version="1", at=100), now=100)
+
+
+@given(st.floats(min_value=2, max_value=3600))
+def test_the_holder_stops_before_anybody_may_take_over(duration: float) -> None:
+    timing = LeaseTiming.of(duration)
+    assert timing.retry_period < timing.renew_deadline < timing.duration
+    # The record has whole seconds; rounding must not let others in early.
+    assert max(1, round(timing.duration)) > timing.renew_deadline
+
+
+def test_leadership_ends_by_the_clock_alone() -> None:
+    clock = FakeClock()
+    leadership = Leadership(clock)
+    leadership.extend(Term(epoch=7, ends=clock.now() + 10))
+    assert (leadership.epoch, leadership.require()) == (7, 10)
+    clock.advance(10)
+    assert leadership.epoch is None
+    with pytest.raises(NotLeader):
+        leadership.require()
+
+
+def test_leadership_can_be_given_up() -> None:
+    clock = FakeClock()
+    leadership = Leadership(clock)
+    leadership.extend(Term(epoch=1, ends=clock.now() + 10))
+    leadership.end()
+    assert leadership.remaining() == 0
+
+
+def test_who_never_led_may_not_write() -> None:
+    with pytest.raises(NotLeader):
+        Leadership(FakeClock()).require()
+
+
+def job_with(**status: Any) -> dict[str, Any]:
+    return {"status": status}
+
+
+async def test_the_floor_of_epochs_is_the_highest_that_any_status_carries() -> None:
+    jobs = [
+        {},
+        job_with(),
+        job_with(rendezvous={}),
+        job_with(rendezvous={"epoch": 7}),
+        job_with(rendezvous={"epoch": 3}),
+    ]
+    cluster = ScriptedCluster(answer=lambda call: {"items": jobs, "resourceVersion": "1"})
+    assert await highest_epoch(cluster, Settings()) == 7
+
+
+async def test_without_jobs_there_is_no_floor() -> None:
+    cluster = ScriptedCluster(answer=lambda call: {"items": [], "resourceVersion": "1"})
+    assert await highest_epoch(cluster, Settings(watch_namespaces=("a", "b"))) == 0
+    assert [call.name for call in cluster.calls] == ["a", "b"]
