@@ -27,7 +27,9 @@ def shown(command: Sequence[str], *, environ: Mapping[str, str], columns: int, l
     ours, its = pty.openpty()
     try:
         fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-        process = subprocess.Popen(command, stdin=its, stdout=its, stderr=its, env={**environ, "TERM": "xterm"})
+        # These variables win over the size of the terminal.
+        kept = {name: value for name, value in environ.items() if name not in ("COLUMNS", "LINES")}
+        process = subprocess.Popen(command, stdin=its, stdout=its, stderr=its, env={**kept, "TERM": "xterm"})
         os.close(its)
         written = b"".join(iter(lambda: _read(ours), b""))
         assert process.wait(_SECONDS) == 0, written.decode()
