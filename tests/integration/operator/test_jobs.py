@@ -185,7 +185,7 @@ async def test_people_are_told_by_events_about_the_job(operator: Operator, jobs:
     (event,) = [one for one in await jobs.events() if one["reason"] == "JobStarted"]
     assert event["regarding"]["uid"] == job["metadata"]["uid"]
     assert event["reportingController"] == "elasticjob.dev/operator"
-    assert operator.count("post", EVENTS.plural) >= 1
+    await eventually(lambda: operator.count("post", EVENTS.plural) > 0, what="its call is counted")
 
 
 async def has_event(jobs: Jobs, reason: str) -> bool:

@@ -155,7 +155,7 @@ async def test_a_job_that_is_created_suspended_starts_from_the_template_it_then_
     await change(jobs, suspend=False)
     await eventually(lambda: has(jobs, *names(0, 1)), what="two pods")
     assert {pod["spec"]["nodeSelector"]["pool"] for pod in await jobs.children()} == {"a"}
-    assert operator.count("post", "pods") == 2
+    await eventually(lambda: operator.count("post", "pods") == 2, what="two calls that are answered")
 
 
 async def test_a_job_that_is_suspended_has_no_pods_and_counts_nothing(operator: Operator, jobs: Jobs) -> None:

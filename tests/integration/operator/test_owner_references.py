@@ -140,10 +140,10 @@ async def test_a_deleted_job_takes_all_with_it_and_nothing_is_made_anew(
     async with running(Operator(settings, connect)) as operator:
         await jobs.create(replicas=2, minReplicas=1)
         await eventually(lambda: is_whole(jobs), what="all children")
-        created = operator.count("post", "pods")
+        await eventually(lambda: operator.count("post", "pods") == 2, what="two calls that are answered")
         await delete(api, jobs, cascade)
         await eventually(lambda: nothing_is_left(jobs), what="neither job nor children")
-        assert operator.count("post", "pods") == created
+        assert operator.count("post", "pods") == 2
 
 
 async def test_orphans_are_left_to_their_new_owner(
