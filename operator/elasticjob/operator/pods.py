@@ -96,12 +96,7 @@ def build_service(job: ElasticJob) -> Mapping[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {
-            "name": job.name,
-            "namespace": job.namespace,
-            "labels": _labels(job),
-            "ownerReferences": [_owner(job)],
-        },
+        "metadata": _metadata(job, job.name),
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
@@ -115,12 +110,7 @@ def build_disruption_budget(job: ElasticJob, least: int) -> Mapping[str, Any]:
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": {
-            "name": job.name,
-            "namespace": job.namespace,
-            "labels": _labels(job),
-            "ownerReferences": [_owner(job)],
-        },
+        "metadata": _metadata(job, job.name),
         "spec": {
             "minAvailable": least,
             "selector": {"matchLabels": {constants.LABEL_JOB_UID: job.uid}},
@@ -131,8 +121,13 @@ def build_disruption_budget(job: ElasticJob, least: int) -> Mapping[str, Any]:
 
 def state_config_map_metadata(job: ElasticJob) -> Mapping[str, Any]:
     """Metadata of the ConfigMap that the rendezvous keeps its state in: owned by the job, so it goes with it."""
+    return _metadata(job, f"{job.name}-rendezvous")
+
+
+def _metadata(job: ElasticJob, name: str) -> Mapping[str, Any]:
+    """Metadata of an object that is owned by the job."""
     return {
-        "name": f"{job.name}-rendezvous",
+        "name": name,
         "namespace": job.namespace,
         "labels": _labels(job),
         "ownerReferences": [_owner(job)],
