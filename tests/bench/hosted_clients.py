@@ -115,9 +115,9 @@ class Node:
 
     async def beat(self) -> None:
         """Send heartbeats until there is something to tell."""
-        loop = asyncio.get_running_loop()
+        loop, pause = asyncio.get_running_loop(), INTERVAL_SECONDS * random.uniform(EARLIEST, 1.0)
         while True:
-            started, pause = loop.time(), INTERVAL_SECONDS * random.uniform(EARLIEST, 1.0)
+            started = loop.time()
             body = {"incarnation": f"i-{self.index}", "round": self.round, "endpoint": None, "wait": round(pause, 3)}
             raw = await self.beating.call(self.request("POST", "heartbeat", body))
             if raw.startswith(b"HTTP/"):  # a refusal

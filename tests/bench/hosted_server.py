@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jwt
-from cryptography.hazmat.primitives.asymmetric import rsa
-from jwt.algorithms import RSAAlgorithm
+from joserfc import jwt
+from joserfc.jwk import RSAKey
 
 from elasticjob.operator.clock import SystemClock
 from elasticjob.operator.constants import TOKEN_AUDIENCE
@@ -156,7 +155,7 @@ class Server:
 
     process: "subprocess.Popen[str]"
     directory: Path
-    key: rsa.RSAPrivateKey
+    key: RSAKey
     port: int = 0
 
     @property
@@ -203,7 +202,7 @@ class Server:
                 "serviceaccount": {"name": "default", "uid": "41e0b1b2-0000-4000-8000-000000000001"},
             },
         }
-        return jwt.encode(claims, self.key, algorithm="RS256", headers={"kid": "one"})
+        return jwt.encode({"alg": "RS256", "kid": "one"}, claims, self.key)
 
     def read(self) -> dict[str, Any]:
         assert self.process.stdout is not None
@@ -227,9 +226,8 @@ def start() -> Iterator[Server]:
         directory = Path(scratch)
         command = [sys.executable, "-m", "tests.bench.hosted_server", scratch]
         pipe = subprocess.PIPE
-        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        entry = RSAAlgorithm.to_jwk(key.public_key(), as_dict=True)
-        keys = {"keys": [{**entry, "kid": "one", "use": "sig", "alg": "RS256"}]}
+        key = RSAKey.generate_key(2048)
+        keys = {"keys": [key.as_dict(kid="one", use="sig", alg="RS256")]}
         (directory / "keys.json").write_text(json.dumps(keys))
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
             try:

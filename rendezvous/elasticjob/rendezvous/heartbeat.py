@@ -1,8 +1,9 @@
 """The thread that keeps this node alive in its round, and that remembers what the operator last said.
 
 The operator holds an answer until the next beat is due, and sends it the moment something changes, so members hear of
-a change at once over the connection that they have anyway. Beats start one interval after the start of the last one,
-a little earlier at random, so that the nodes of a job do not beat in step.
+a change at once over the connection that they have anyway. Beats start one interval after the start of the last one, or
+a little earlier: by how much is random for each node and round, so that the nodes of a job do not beat in step. Within
+a round all beats of a node are the same bytes, which the operator knows again without reading them.
 
 The thread is a daemon and meets every exception: it says once that an outage began, changes nothing else, and goes on.
 An answer counts only for the round in which the question was asked. Saying good-bye is done by this thread too, since
@@ -40,8 +41,8 @@ CALL_SECONDS = 5.0
 """What a call may take over and above the time that the operator may hold it."""
 FIRST_SECONDS = 0.5
 """Longest time until the first beat in a round."""
-EARLIEST = 0.8
-"""Beats come after 80 to 100 % of the interval."""
+EARLIEST = 0.9
+"""Beats come after 90 to 100 % of the interval."""
 
 
 class Heartbeat:
@@ -69,6 +70,7 @@ class Heartbeat:
         self._is_calling = False
         self._told = False
         self._interval = INTERVAL_SECONDS
+        self._share = 1.0
         self._due = 0.0
         self._outage = Outage(log, "the operator's rendezvous (training goes on)")
 
@@ -100,6 +102,7 @@ class Heartbeat:
             self._round = round_number
             self._nodes_waiting = 0
             self._beating = True
+            self._share = random.uniform(EARLIEST, 1.0)
             self._due = time.monotonic() + random.uniform(0.0, min(FIRST_SECONDS, self._interval))
             self._changed.notify_all()
 
@@ -145,7 +148,7 @@ class Heartbeat:
             if not self._has_work():
                 self._changed.wait(self._until_due())
             farewell, is_due = self._farewell, self._beating and self._until_due() == 0.0
-            request, pause = self._request(), self._interval * random.uniform(EARLIEST, 1.0)
+            request, pause = self._request(), self._interval * self._share
             self._is_calling = farewell is None and is_due
         if farewell is not None:
             self._say_farewell(farewell)

@@ -51,7 +51,7 @@ class HeldCalls:
 
         Args:
             wait: Seconds after which the coordinator is told to answer with what it knows.
-            call: Makes the call under the given number.
+            call: Makes the call under the given number, and carries out what follows from it.
 
         Raises:
             ProtocolError: The call is refused; `overloaded`, if too many are held.
@@ -63,10 +63,7 @@ class HeldCalls:
         run.held[waiter] = future
         self.count += 1
         try:
-            try:
-                call(waiter)
-            finally:
-                self._carry_out(run)
+            call(waiter)
             if not future.done():
                 self._polls.add(wait, partial(self._poll_over, run, pod_uid, waiter))
             result = await future

@@ -199,26 +199,24 @@ class Host:
         run, coordinator = self._serving(run_id)
         run.misdirected.pop(pod_uid, None)
         result = await self._calls.hold(
-            run, pod_uid, request.wait, lambda waiter: coordinator.join(pod_uid, request, waiter, self._clock())
+            run,
+            pod_uid,
+            request.wait,
+            lambda waiter: self._call(run, lambda: coordinator.join(pod_uid, request, waiter, self._clock())),
         )
         assert isinstance(result, JoinFormed | JoinWaiting)
         return result
 
     async def heartbeat(self, run_id: str, pod_uid: str, request: HeartbeatRequest) -> HeartbeatAnswer:
-        """Note that a member is alive. While there is nothing to tell it, the answer is held as the request allows.
-
-        Deadlines only move to later times, so nothing is to be scheduled.
-        """
+        """Note that a member is alive. While there is nothing to tell it, the answer is held as the request allows."""
         run, coordinator = self._serving(run_id)
-        try:
-            answer = coordinator.heartbeat(pod_uid, request, self._clock())
-        finally:
-            if not coordinator.is_idle:
-                self._carry_out(run)
+        answer = self._beat(run, lambda: coordinator.heartbeat(pod_uid, request, self._clock()))
         wait = min(request.wait, coordinator.longest_hold)
         if wait <= 0 or not answer.tells_nothing or self._calls.is_full(run):
             return answer
-        result = await self._calls.hold(run, pod_uid, wait, lambda waiter: coordinator.hold_beat(pod_uid, waiter))
+        result = await self._calls.hold(
+            run, pod_uid, wait, lambda waiter: self._beat(run, lambda: coordinator.hold_beat(pod_uid, waiter))
+        )
         assert isinstance(result, HeartbeatAnswer)
         return result
 
@@ -236,7 +234,10 @@ class Host:
         """Wait to learn where the store of a round's rank 0 listens."""
         run, coordinator = self._serving(run_id)
         result = await self._calls.hold(
-            run, pod_uid, wait, lambda waiter: coordinator.await_endpoint(pod_uid, round, waiter)
+            run,
+            pod_uid,
+            wait,
+            lambda waiter: self._call(run, lambda: coordinator.await_endpoint(pod_uid, round, waiter)),
         )
         assert isinstance(result, Endpoint)
         return result
@@ -255,6 +256,14 @@ class Host:
             return call()
         finally:
             self._carry_out(run)
+
+    def _beat(self, run: Run, call: Callable[[], T]) -> T:
+        """Make a call that moves deadlines to later times only, so that mostly nothing has to be carried out."""
+        try:
+            return call()
+        finally:
+            if run.coordinator is not None and not run.coordinator.is_idle:
+                self._carry_out(run)
 
     def count_refusal(self, refusal: ProtocolError) -> ProtocolError:
         """Note that a call was refused."""

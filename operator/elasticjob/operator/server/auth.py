@@ -19,8 +19,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import jwt
-from jwt.utils import base64url_decode
+from joserfc import jws
+from joserfc.errors import JoseError
+from joserfc.jwk import Key, import_key
+from joserfc.jwt import JWTClaimsRegistry
 
 from elasticjob.operator.constants import TOKEN_AUDIENCE
 from elasticjob.operator.errors import ClusterError
@@ -35,9 +37,9 @@ KEYS_PATH = "/openid/v1/jwks"
 
 MAX_TOKEN = 16 * 1024
 MAX_CACHED = 16_384
-ALGORITHMS = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "EdDSA")
+ALGORITHMS = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512")
 """Asymmetric ones only: with a symmetric algorithm a published key would be a secret."""
-LEEWAY = 10.0
+LEEWAY = 10
 """Seconds by which the clocks of the API server and ours may differ."""
 REFRESH_INTERVAL = 10.0
 """Shortest time in seconds between two reads of the published keys."""
@@ -69,6 +71,10 @@ class Issuer(Protocol):
         """Create an object."""
 
 
+_KEY_TYPES = ("RSA", "EC")
+_SIGNATURES = jws.JWSRegistry(algorithms=ALGORITHMS, strict_check_header=False)
+
+
 class _Unknown(Exception):  # noqa: N818 - says what is wrong with the key
     """No published keys are at hand."""
 
@@ -81,8 +87,8 @@ class Authenticator:
         self._audience = audience
         self._accepted: OrderedDict[bytes, tuple[Caller, float]] = OrderedDict()
         self._refused: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
-        self._keys: Mapping[str, jwt.PyJWK] = {}
-        self._issuer_name = ""
+        self._keys: Mapping[str, Key] = {}
+        self._claims = _claims_of("", audience)
         self._refreshed_at = float("-inf")
         self._refreshing = asyncio.Lock()
         self._reviewing = asyncio.Semaphore(REVIEWS_AT_ONCE)
@@ -113,28 +119,30 @@ class Authenticator:
 
     async def _verify(self, token: str) -> tuple[Caller, float]:
         try:
-            key = await self._key_of(token)
+            signed = jws.extract_compact(token.encode(), registry=_SIGNATURES)
+        except (JoseError, ValueError, RecursionError) as error:
+            raise _unauthenticated("this is no token") from error
+        try:
+            key = await self._key(str(signed.headers().get("kid", "")))
         except _Unknown as error:
             return await self._review(token, str(error))
-        claims = self._decode(token, key)
+        claims = self._verified(signed, key)
         return _caller_of(claims), float(claims["exp"])
 
-    def _decode(self, token: str, key: jwt.PyJWK) -> Mapping[str, Any]:
+    def _verified(self, signed: jws.CompactSignature, key: Key) -> Mapping[str, Any]:
+        """The claims of a token, if they are signed with the key, and are meant for us and for now."""
         try:
-            return jwt.decode(
-                token,
-                key,
-                algorithms=[key.algorithm_name],
-                audience=self._audience,
-                issuer=self._issuer_name,
-                leeway=LEEWAY,
-                options={"require": ["exp", "aud", "iss"]},
-            )
-        except jwt.PyJWTError as error:
+            if not jws.validate_compact(signed, key, registry=_SIGNATURES):
+                raise _unauthenticated("the signature is wrong")
+            claims = json.loads(signed.payload)
+            if not isinstance(claims, dict):
+                raise _unauthenticated("the claims of the token are no object")
+            self._claims.validate(claims)
+        except (JoseError, ValueError, RecursionError) as error:
             raise _unauthenticated(str(error)) from error
+        return claims
 
-    async def _key_of(self, token: str) -> jwt.PyJWK:
-        kid = _kid_of(token)
+    async def _key(self, kid: str) -> Key:
         if kid not in self._keys:
             await self._refresh(kid)
         key = self._keys.get(kid)
@@ -155,7 +163,7 @@ class Authenticator:
             except ClusterError as error:
                 log.warning("The cluster's token keys cannot be read, tokens are reviewed instead: %s", error)
                 return
-            self._issuer_name = str(discovery.get("issuer", ""))
+            self._claims = _claims_of(str(discovery.get("issuer", "")), self._audience)
             self._keys = _usable_keys(published)
 
     async def _review(self, token: str, why: str) -> tuple[Caller, float]:
@@ -175,26 +183,29 @@ class Authenticator:
         return _caller_of_review(status), time.time() + REVIEWED_FOR
 
 
-def _kid_of(token: str) -> str:
-    """The id of the key that is said to have signed the token. The rest is looked at when it is verified."""
-    try:
-        header = json.loads(base64url_decode(token.partition(".")[0]))
-    except (ValueError, RecursionError) as error:
-        raise _unauthenticated("this is no token") from error
-    return str(header.get("kid", "")) if isinstance(header, dict) else ""
+def _claims_of(issuer: str, audience: str) -> JWTClaimsRegistry:
+    """What the claims of a token must be."""
+    return JWTClaimsRegistry(
+        leeway=LEEWAY,
+        iss={"essential": True, "value": issuer},
+        aud={"essential": True, "value": audience},
+        exp={"essential": True},
+    )
 
 
-def _usable_keys(published: Mapping[str, Any]) -> dict[str, jwt.PyJWK]:
-    """The published keys by id; kinds that are not known here are left out."""
-    keys: dict[str, jwt.PyJWK] = {}
+def _usable_keys(published: Mapping[str, Any]) -> dict[str, Key]:
+    """The published keys by id; kinds that are not known here, and secrets, are left out."""
+    keys: dict[str, Key] = {}
     for entry in published.get("keys") or ():
+        if not isinstance(entry, dict) or entry.get("kty") not in _KEY_TYPES:
+            continue
         try:
-            key = jwt.PyJWK(entry)
-        except jwt.PyJWTError as error:
+            key = import_key(entry)
+        except (JoseError, ValueError, TypeError) as error:
             log.warning("A token key of the cluster cannot be used: %s", error)
             continue
-        if key.algorithm_name in ALGORITHMS and key.key_id:
-            keys[key.key_id] = key
+        if key.kid:
+            keys[key.kid] = key
     return keys
 
 

@@ -141,7 +141,7 @@ class TlsKeeper:
         self._material = Material()
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         """For the server; connections made after a renewal use the new certificate."""
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_3
         self.context.num_tickets = 0
 
     @property

@@ -35,8 +35,8 @@ RETRY_AFTER = {
 RESERVED_FILES = 256
 """Open files that are left to the rest of the process."""
 
-Answers = Callable[[Head, bytes], Awaitable[bytes | Gzipped]]
-"""Answers one call with the body of status 200, or raises `ProtocolError`."""
+Call = Callable[[], Awaitable[bytes | Gzipped]]
+"""Answers a call that was received, with the body of status 200, or raises `ProtocolError`."""
 
 
 class _Phase(Enum):
@@ -61,14 +61,15 @@ _CAUSES = {
 class Connection(asyncio.Protocol):
     """One client."""
 
-    __slots__ = ("_buffer", "_head", "_is_full", "_last", "_owner", "_phase", "_wire", "overdue_at", "task")
+    __slots__ = ("_buffer", "_head", "_is_full", "_known", "_owner", "_phase", "_wire", "overdue_at", "task")
 
     def __init__(self, owner: "Connections") -> None:
         self._owner = owner
         self._wire: Wire | None = None
         self._buffer = b""
         self._head: Head | None = None
-        self._last: tuple[bytes, Head] | None = None
+        self._known: tuple[bytes, Head, Call] | None = None
+        """The last request that arrived in one piece: heartbeats are sent again and again as they are."""
         self._enter(_Phase.SECURING)
         self._is_full = False
         self.task: asyncio.Task[None] | None = None
@@ -153,6 +154,11 @@ class Connection(asyncio.Protocol):
 
     def _take_request(self) -> None:
         """Begin to answer if a whole request has arrived."""
+        received = self._buffer if self._head is None else None
+        if self._known is not None and received == self._known[0]:
+            self._buffer = b""
+            self._begin(self._known[1], self._known[2])
+            return
         try:
             if self._head is None and not self._take_head():
                 return
@@ -165,30 +171,30 @@ class Connection(asyncio.Protocol):
             return
         body, self._buffer = self._buffer[: head.length], self._buffer[head.length :]
         self._head = None
-        self._enter(_Phase.ANSWERING)
-        self.task = self._owner.loop.create_task(self._answer(head, body))
+        call = self._owner.reads(head, body)
+        self._known = None if received is None or self._buffer else (received, head, call)
+        self._begin(head, call)
 
     def _take_head(self) -> bool:
         block, end, rest = self._buffer.partition(END_OF_HEAD)
-        if self._last is not None and self._last[0] == block:
-            # Heartbeats: all of it but the body is what it was the last time.
-            self._head, self._buffer = self._last[1], rest
-            return True
         if len(block) > MAX_HEAD:
             raise ProtocolError(ErrorCode.INVALID, f"a request may have {MAX_HEAD} bytes before its body")
         if not end:
             return False
         self._head, self._buffer = read_head(block.lstrip(b"\r\n")), rest
-        self._last = (block, self._head)
         if self._head.expects_continue and len(rest) < self._head.length and self._wire is not None:
             self._wire.write(_CONTINUE)
         return True
 
-    async def _answer(self, head: Head, body: bytes) -> None:
+    def _begin(self, head: Head, call: Call) -> None:
+        self._enter(_Phase.ANSWERING)
+        self.task = self._owner.loop.create_task(self._answer(head, call))
+
+    async def _answer(self, head: Head, call: Call) -> None:
         status, retry_after = 200, None
         content: bytes | Gzipped
         try:
-            content = await self._owner.answers(head, body)
+            content = await call()
         except ProtocolError as refusal:
             status, content = refusal.code.http_status, dumps(refusal.to_json())
             retry_after = RETRY_AFTER.get(refusal.code)
@@ -255,20 +261,20 @@ class Connections:
     """All connections of one server.
 
     Args:
-        answers: Answers one call.
+        reads: Makes a call of what was received; the call is made again if the same is received again.
         refused: Told of each refusal that is no answer to a call.
     """
 
     def __init__(
         self,
-        answers: Answers,
+        reads: Callable[[Head, bytes], Call],
         *,
         limits: ServerLimits,
         ssl_context: ssl.SSLContext | None,
         refused: Callable[[ProtocolError], object],
         metrics: Metrics,
     ) -> None:
-        self.answers = answers
+        self.reads = reads
         self.limits = limits
         self.allowed = {
             _Phase.SECURING: limits.request_timeout,

@@ -12,8 +12,8 @@ import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property, partial
+from typing import Protocol, TypeVar, cast
 from urllib.parse import parse_qs
 
 from elasticjob.operator.hosting.host import Host
@@ -51,17 +51,52 @@ class Identifies(Protocol):
         """The pod that the token speaks for; `ProtocolError` if there is none."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Call:
-    """One call, with all that is in its address. `rest` is what follows the run in the path."""
+T = TypeVar("T")
 
-    caller: Caller
-    run_id: str
-    method: str
-    rest: tuple[str, ...]
-    query: str
-    body: bytes
-    takes_gzip: bool
+
+class _Call:
+    """One call as it was received. What is read from it is kept, since heartbeats come again and again as they are.
+
+    Everything raises `ProtocolError` if it cannot be read.
+    """
+
+    def __init__(self, head: Head, body: bytes) -> None:
+        self.head = head
+        self._body = body
+        self._request: object = None
+
+    @cached_property
+    def token(self) -> str:
+        """The caller's bearer token."""
+        if self.head.headers.get(_PROTOCOL, "") != PROTOCOL_VERSION:
+            message = f"this operator speaks version {PROTOCOL_VERSION}; name it in the header {PROTOCOL_HEADER}"
+            raise ProtocolError(ErrorCode.UNSUPPORTED_PROTOCOL, message)
+        scheme, _, token = self.head.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            raise ProtocolError(ErrorCode.UNAUTHENTICATED, "a bearer token is needed")
+        return token.strip()
+
+    @cached_property
+    def path(self) -> tuple[str, tuple[str, ...]]:
+        """The run, and what follows it in the path."""
+        path, _, _ = self.head.target.partition("?")
+        parts = path.split("/")
+        if len(path) > MAX_PATH or len(parts) < 5 or parts[:3] != ["", "v1", "runs"]:
+            raise _no_such_call()
+        return parts[3], tuple(parts[4:])
+
+    @property
+    def query(self) -> str:
+        return self.head.target.partition("?")[2]
+
+    def read(self, reader: Callable[[object], T]) -> T:
+        """What its body says; the reader belongs to the path."""
+        if self._request is None:
+            self._request = parse(self._body, reader)
+        return cast(T, self._request)
+
+
+_Handler = Callable[[_Call, Caller], Awaitable[bytes | Gzipped]]
 
 
 class RendezvousHttpServer:
@@ -93,7 +128,7 @@ class RendezvousHttpServer:
         self._metrics = metrics or Metrics()
         self._connections: Connections | None = None
         self._listener: asyncio.Server | None = None
-        self._handlers: dict[tuple[str, str], Callable[[_Call], Awaitable[bytes | Gzipped]]] = {
+        self._handlers: dict[tuple[str, str], _Handler] = {
             ("POST", "join"): self._join,
             ("POST", "heartbeat"): self._heartbeat,
             ("POST", "leave"): self._leave,
@@ -111,7 +146,7 @@ class RendezvousHttpServer:
     async def start(self) -> None:
         """Begin to listen."""
         self._connections = Connections(
-            self._answer,
+            self._read,
             limits=self._limits.within(raise_open_files()),
             ssl_context=self._ssl_context,
             refused=self._host.count_refusal,
@@ -129,76 +164,58 @@ class RendezvousHttpServer:
         if self._connections is not None:
             await self._connections.stop(grace)
 
-    async def _answer(self, head: Head, body: bytes) -> bytes | Gzipped:
+    def _read(self, head: Head, body: bytes) -> Callable[[], Awaitable[bytes | Gzipped]]:
+        return partial(self._answer, _Call(head, body))
+
+    async def _answer(self, call: _Call) -> bytes | Gzipped:
         try:
-            call = await self._read(head, body)
-            return await self._handler(call)(call)
+            caller = await self._identifies.identify(call.token)
+            self._host.authorize(call.path[0], namespace=caller.namespace, pod_uid=caller.pod_uid)
+            return await self._handler(call)(call, caller)
         except ProtocolError as refusal:
             self._host.count_refusal(refusal)
             raise
         except Exception as error:
-            log.exception("%s %s failed", head.method, head.target)
+            log.exception("%s %s failed", call.head.method, call.head.target)
             raise ProtocolError(ErrorCode.NOT_READY, "the operator failed to answer") from error
 
-    def _handler(self, call: _Call) -> Callable[[_Call], Awaitable[bytes | Gzipped]]:
-        handler = self._handlers.get((call.method, call.rest[-1]))
-        if handler is None or len(call.rest) not in (1, 3):
+    def _handler(self, call: _Call) -> _Handler:
+        _, rest = call.path
+        handler = self._handlers.get((call.head.method, rest[-1]))
+        if handler is None or len(rest) not in (1, 3):
             raise _no_such_call()
         return handler
 
-    async def _read(self, head: Head, body: bytes) -> _Call:
-        """Find out who makes which call."""
-        if head.headers.get(_PROTOCOL, "") != PROTOCOL_VERSION:
-            message = f"this operator speaks version {PROTOCOL_VERSION}; name it in the header {PROTOCOL_HEADER}"
-            raise ProtocolError(ErrorCode.UNSUPPORTED_PROTOCOL, message)
-        scheme, _, token = head.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer":
-            raise ProtocolError(ErrorCode.UNAUTHENTICATED, "a bearer token is needed")
-        caller = await self._identifies.identify(token.strip())
-        path, _, query = head.target.partition("?")
-        parts = path.split("/")
-        if len(path) > MAX_PATH or len(parts) < 5 or parts[:3] != ["", "v1", "runs"]:
-            raise _no_such_call()
-        self._host.authorize(parts[3], namespace=caller.namespace, pod_uid=caller.pod_uid)
-        return _Call(
-            caller=caller,
-            run_id=parts[3],
-            method=head.method,
-            rest=tuple(parts[4:]),
-            query=query,
-            body=body,
-            takes_gzip=head.takes_gzip,
-        )
-
-    async def _join(self, call: _Call) -> bytes | Gzipped:
-        answer = await self._host.join(call.run_id, call.caller.pod_uid, parse(call.body, JoinRequest.from_json))
+    async def _join(self, call: _Call, caller: Caller) -> bytes | Gzipped:
+        answer = await self._host.join(call.path[0], caller.pod_uid, call.read(JoinRequest.from_json))
         if isinstance(answer, JoinFormed):
-            return self._formed.encode(answer, gzip=call.takes_gzip)
+            return self._formed.encode(answer, gzip=call.head.takes_gzip)
         return dumps(answer.to_json())
 
-    async def _heartbeat(self, call: _Call) -> bytes:
-        request = parse(call.body, HeartbeatRequest.from_json)
-        return encode_heartbeat(await self._host.heartbeat(call.run_id, call.caller.pod_uid, request))
+    async def _heartbeat(self, call: _Call, caller: Caller) -> bytes:
+        request = call.read(HeartbeatRequest.from_json)
+        return encode_heartbeat(await self._host.heartbeat(call.path[0], caller.pod_uid, request))
 
-    async def _leave(self, call: _Call) -> bytes:
-        self._host.leave(call.run_id, call.caller.pod_uid, parse(call.body, LeaveRequest.from_json))
+    async def _leave(self, call: _Call, caller: Caller) -> bytes:
+        self._host.leave(call.path[0], caller.pod_uid, call.read(LeaveRequest.from_json))
         return b"{}"
 
-    async def _publish(self, call: _Call) -> bytes:
-        request = parse(call.body, EndpointRequest.from_json)
-        self._host.publish(call.run_id, call.caller.pod_uid, _round_of(call), request)
+    async def _publish(self, call: _Call, caller: Caller) -> bytes:
+        request = call.read(EndpointRequest.from_json)
+        self._host.publish(call.path[0], caller.pod_uid, _round_of(call), request)
         return b"{}"
 
-    async def _endpoint(self, call: _Call) -> bytes:
+    async def _endpoint(self, call: _Call, caller: Caller) -> bytes:
         wait = _wait_of(call)
-        endpoint = await self._host.endpoint(call.run_id, call.caller.pod_uid, _round_of(call), wait=wait)
+        endpoint = await self._host.endpoint(call.path[0], caller.pod_uid, _round_of(call), wait=wait)
         return dumps(endpoint.to_json())
 
 
 def _round_of(call: _Call) -> int:
-    if len(call.rest) != 3 or call.rest[0] != "rounds":
+    _, rest = call.path
+    if len(rest) != 3 or rest[0] != "rounds":
         raise _no_such_call()
-    text = call.rest[1]
+    text = rest[1]
     if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= MAX_ROUND):
         raise ProtocolError(ErrorCode.INVALID, f"the round must be a number up to {MAX_ROUND}")
     return int(text)

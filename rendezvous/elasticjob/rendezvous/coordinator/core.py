@@ -14,7 +14,7 @@ Invariants:
 """
 
 from collections.abc import Iterable
-from collections.abc import Set as AbstractSet
+from functools import lru_cache
 
 from elasticjob.events.api import NodeState
 from elasticjob.rendezvous.coordinator.effects import Answer, Changed, Effect, Record, Verify, Waiter
@@ -86,7 +86,7 @@ class Coordinator:
 
     def next_deadline(self) -> float | None:
         """When `tick` is to be called next; None if nothing is due."""
-        if self._rounds.pending is not None or self.closed is not None:
+        if self._rounds.pending is not None or self._rounds.state.closed is not None:
             return None
         held_until = self._members.held_until if self._members.unreported else None
         deadlines = (self._members.scan_at, self._members.last_call_deadline, self._members.join_deadline, held_until)
@@ -275,8 +275,8 @@ class Coordinator:
         if fact is None and uid not in self._members.fenced:
             raise ProtocolError(ErrorCode.UNKNOWN_NODE, "the operator has not seen this pod yet")
         session = self._members.sessions.get(uid)
-        retired: AbstractSet[str] = set(session.retired) if session is not None else set()
-        if fact is None or not _is_alive(fact) or incarnation in retired:
+        is_retired = session is not None and incarnation in session.retired
+        if fact is None or not _is_alive(fact) or is_retired:
             pod = self._members.fenced.pod(uid) if fact is None else fact.pod
             self._note_refusal(uid, pod, "it is dead or replaced")
             raise dead(pod)
@@ -370,12 +370,12 @@ class Coordinator:
 
     def _release_beats(self, uids: Iterable[str]) -> None:
         """Answer heartbeats that are held open with what their callers would be told now."""
+        released = [(uid, waiter) for uid in uids if (waiter := self._beats.pop(uid, None)) is not None]
+        if not released:
+            return
         closed = self.closed
         usual = self._beat(waiting=nodes_waiting(self._rounds.state, round=self.round), closed=closed)
-        for uid in uids:
-            waiter = self._beats.pop(uid, None)
-            if waiter is None:
-                continue
+        for uid, waiter in released:
             fact = self.orders.nodes.get(uid)
             if closed is None and not _is_alive(fact):
                 pod = self._members.fenced.pod(uid) if fact is None else fact.pod
@@ -386,13 +386,17 @@ class Coordinator:
                 self._effect(Answer(waiter=waiter, result=usual))
 
     def _beat(self, *, waiting: int = 0, closed: Closed | None = None, evicted: bool = False) -> HeartbeatAnswer:
-        return HeartbeatAnswer(
-            round=self.round,
-            waiting=waiting,
-            closed=closed,
-            evicted=evicted,
-            interval_seconds=self.orders.keep_alive_interval,
-        )
+        return _beat_answer(self.round, waiting, closed, evicted, self.orders.keep_alive_interval)
+
+
+@lru_cache(maxsize=1024)
+def _beat_answer(
+    round: int, waiting: int, closed: Closed | None, evicted: bool, interval_seconds: float
+) -> HeartbeatAnswer:
+    """Made once: nearly all heartbeats of a run get the same answer, again and again."""
+    return HeartbeatAnswer(
+        round=round, waiting=waiting, closed=closed, evicted=evicted, interval_seconds=interval_seconds
+    )
 
 
 def _is_alive(fact: NodeFacts | None) -> bool:

@@ -1,9 +1,10 @@
 """What a connection may cost, where a real one would need megabytes to show it."""
 
 import asyncio
+from functools import partial
 
 from elasticjob.operator.metrics import Metrics
-from elasticjob.operator.server.connections import Connection, Connections, ServerLimits
+from elasticjob.operator.server.connections import Call, Connection, Connections, ServerLimits
 from elasticjob.operator.server.http1 import Head
 
 
@@ -30,10 +31,14 @@ async def answer(head: Head, body: bytes) -> bytes:
     return b"{}"
 
 
+def read(head: Head, body: bytes) -> Call:
+    return partial(answer, head, body)
+
+
 async def test_a_client_that_does_not_take_its_answer_is_cut_and_counted() -> None:
     metrics = Metrics()
     connections = Connections(
-        answer,
+        read,
         limits=ServerLimits(write_timeout=0.0),
         ssl_context=None,
         refused=lambda refusal: None,
