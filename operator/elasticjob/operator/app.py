@@ -211,9 +211,11 @@ class App:
             self._stop.set()
 
     def _serve(self, epoch: int, factory: ServerFactory) -> Main:
+        assert self._elector is not None
         context = HostContext(
             settings=self.settings,
             epoch=epoch,
+            installation=self._elector.lease_uid,
             leadership=self.leadership,
             on_change=self.controller.enqueue,
         )

@@ -146,6 +146,11 @@ class Metrics:
             "Writes of states refused since another operator leads.",
             registry=self.registry,
         )
+        self.states_swept = Counter(
+            "elasticjob_rendezvous_states_swept",
+            "States in etcd erased that jobs deleted while no operator ran had left behind.",
+            registry=self.registry,
+        )
         self.rounds = Counter(
             "elasticjob_rendezvous_rounds", "Rounds formed, by cause.", ["cause"], registry=self.registry
         )

@@ -112,7 +112,7 @@ class Situation:
     @cached_property
     def blocked(self) -> frozenset[int]:
         """Wanted nodes that are not in and cannot come by themselves: their pod is refused or cannot start."""
-        wanted = self.ledger.indexes - self.ledger.completed
+        wanted = self.ledger.unfinished
         refused = {problem.target for problem in self.problems if not problem.passes}
         stuck = {index for index, pod in self.current.items() if pod.obstacle and pod.uid not in self.joined}
         unmade = {index for index in wanted - self.current.keys() if self.target(index) in refused}
@@ -129,7 +129,7 @@ class Situation:
     @cached_property
     def wanted(self) -> int:
         """How many nodes are to train: all that have not succeeded, but for the spares."""
-        return max(0, len(self.ledger.indexes - self.ledger.completed) - self.spec.spares)
+        return max(0, len(self.ledger.unfinished) - self.spec.spares)
 
     @property
     def rounding(self) -> str:

@@ -149,6 +149,7 @@ async def operator(
     context = HostContext(
         settings=from_environment(environment),
         epoch=epoch,
+        installation="lease-1",
         leadership=leading(epoch),
         on_change=lambda namespace, job: site.changes.append((namespace, job)),
     )

@@ -104,8 +104,8 @@ class Site:
             check=False,
         )
 
-    def create(self, *, rendezvous: Mapping[str, Any] = MappingProxyType({}), **spec: Any) -> None:
-        """Create the job.
+    def create(self, *, name: str = JOB, rendezvous: Mapping[str, Any] = MappingProxyType({}), **spec: Any) -> None:
+        """Create the job, or another one beside it.
 
         On a machine that is busy otherwise no node is to be given up for silence, nor a last call to end before all
         that are to join have joined.
@@ -114,7 +114,7 @@ class Site:
         body = {
             "apiVersion": "elasticjob.dev/v1alpha1",
             "kind": "ElasticJob",
-            "metadata": {"name": JOB},
+            "metadata": {"name": name},
             "spec": {
                 "template": {"spec": {"containers": [container]}},
                 "rendezvous": {"keepAliveMaxAttempts": 12, "lastCallTimeoutSeconds": 300, **rendezvous},

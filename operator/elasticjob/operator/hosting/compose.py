@@ -9,6 +9,7 @@ import gc
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from elasticjob.operator.clock import SystemClock
 from elasticjob.operator.cluster import Cluster, Connect, load_configuration
@@ -16,7 +17,8 @@ from elasticjob.operator.errors import ClusterError, NotLeader, Starting
 from elasticjob.operator.hosting.half import HostContext, RendezvousServer, ServerFactory
 from elasticjob.operator.hosting.host import Host
 from elasticjob.operator.hosting.state import BackendFactory
-from elasticjob.operator.hosting.state_backends import backend_factory
+from elasticjob.operator.hosting.state_backends import backend_factory, states_beside, stays_behind
+from elasticjob.operator.hosting.state_sweep import StateSweep, job_uid
 from elasticjob.operator.leadership.fenced import FencedCluster
 from elasticjob.operator.metrics import Metrics
 from elasticjob.operator.ports import Clock, ClusterPort
@@ -92,6 +94,7 @@ class HostedRendezvous:
         self._context = context
         self._parts = parts
         self._backends: BackendFactory | None = None
+        self._sweep: StateSweep | None = None
         self._is_lost = asyncio.Event()
         self._why_lost = ""
         self._http: RendezvousHttpServer | None = None
@@ -137,7 +140,8 @@ class HostedRendezvous:
         timeout = settings.api_timeout_seconds
         cluster = Cluster(await self._parts.connect(), timeout=timeout, metrics=self._parts.metrics)
         fenced = FencedCluster(cluster, leadership=self._context.leadership, timeout=timeout)
-        self._backends = backend_factory(fenced, loop)
+        self._backends = backend_factory(fenced, loop, installation=self._context.installation)
+        self._sweep = self._state_sweep(fenced)
         renewal: asyncio.Task[None] | None = None
         try:
             tls = await self._certificates(fenced)
@@ -161,6 +165,7 @@ class HostedRendezvous:
             if self._http is not None:
                 await self._http.stop()
             await self._host.stop()
+            await self._sweep.stop()
             await cluster.close()
 
     async def _certificates(self, cluster: ClusterPort) -> TlsKeeper | None:
@@ -195,8 +200,20 @@ class HostedRendezvous:
         if self._is_lost.is_set():
             raise NotLeader(self._why_lost)
 
+    def _state_sweep(self, cluster: ClusterPort) -> StateSweep:
+        return StateSweep(
+            installation=self._context.installation,
+            open_states=states_beside,
+            job_uid=partial(job_uid, cluster),
+            is_served=lambda run_id: self._host.view(run_id) is not None,
+            require_leadership=self._context.leadership.require,
+            metrics=self._parts.metrics,
+        )
+
     def _backend(self, orders: RunOrders) -> RendezvousBackend:
         assert self._backends is not None
+        if self._sweep is not None and stays_behind(orders):
+            self._sweep.note(orders)
         return self._backends(orders)
 
     def _on_lost(self, message: str) -> None:

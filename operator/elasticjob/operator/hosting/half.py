@@ -23,12 +23,14 @@ class HostContext:
 
     Args:
         epoch: The epoch of this leadership; every state it writes carries it.
+        installation: Names this operator and its successors, unlike any other, also of another cluster.
         leadership: To be asked before each write.
         on_change: To be called with namespace and name of a job whose view changed, from any thread.
     """
 
     settings: Settings
     epoch: int
+    installation: str
     leadership: Leadership
     on_change: Callable[[str, str], None]
 

@@ -1,7 +1,8 @@
 """Where the states of runs are kept, as the operator reaches it.
 
 A run's state is one ConfigMap in the namespace of its job, owned by the job, so that it goes with it; or, if the job
-says so, it is kept by another backend of `elasticjob.rendezvous.backends`. Backends are called from threads; the
+says so, it is kept by another backend of `elasticjob.rendezvous.backends`. States that can be listed there say whose
+they are. Backends are called from threads; the
 ConfigMaps are reached through the operator's own asynchronous client, which lives on the event loop of the host.
 """
 
@@ -12,10 +13,12 @@ from typing import Any, TypeVar
 
 from elasticjob.operator import constants, errors
 from elasticjob.operator.hosting.state import BackendFactory
+from elasticjob.operator.hosting.state_owner import OwnedStateBackend, StateOwner
 from elasticjob.operator.ports import Body, ClusterPort
 from elasticjob.operator.resources import CONFIG_MAPS
 from elasticjob.rendezvous.backend import RendezvousBackend
 from elasticjob.rendezvous.backends import create_backend
+from elasticjob.rendezvous.backends.etcd_states import EtcdStates, open_states
 from elasticjob.rendezvous.backends.kubernetes import KubernetesRendezvousBackend
 from elasticjob.rendezvous.backends.kubernetes_objects import AlreadyExists, Conflict, ThrottledError
 from elasticjob.rendezvous.backends.options import FOR_EVER
@@ -24,6 +27,8 @@ from elasticjob.rendezvous.orders import RunOrders
 from elasticjob.rendezvous.parameters import RendezvousParameters
 
 KUBERNETES = "kubernetes"
+ETCD = "etcd"
+"""The one backend of these that can list states without reading them all."""
 OTHER_DEFAULTS = {"ttl": str(FOR_EVER), "read_timeout": "5"}
 """Settings of other backends where the job says nothing. A state is written when the members change and at no other
 time, so it must not expire; and a server that does not answer must not keep the threads that others need."""
@@ -113,12 +118,14 @@ class JobConfigMaps:
         return RendezvousConnectionError(f"{where}: {error}")
 
 
-def backend_factory(cluster: ClusterPort, loop: asyncio.AbstractEventLoop) -> BackendFactory:
+def backend_factory(cluster: ClusterPort, loop: asyncio.AbstractEventLoop, *, installation: str) -> BackendFactory:
     """Makes the backend that a run's orders name. The cluster's client must belong to the loop."""
 
     def make(orders: RunOrders) -> RendezvousBackend:
         if orders.backend != KUBERNETES:
-            return _other_backend(orders)
+            backend = create_backend(orders.backend, _parameters(orders))[0]
+            owner = StateOwner(installation=installation, namespace=orders.namespace, job=orders.job)
+            return OwnedStateBackend(backend, owner) if stays_behind(orders) else backend
         return KubernetesRendezvousBackend(
             JobConfigMaps(cluster, loop, orders),
             orders.run_id,
@@ -145,11 +152,21 @@ def _owner(orders: RunOrders) -> Body:
     }
 
 
-def _other_backend(orders: RunOrders) -> RendezvousBackend:
+def stays_behind(orders: RunOrders) -> bool:
+    """Whether the state of a run stays where it is when its job goes, and is to be looked for there."""
+    return orders.backend == ETCD
+
+
+def states_beside(orders: RunOrders) -> EtcdStates:
+    """All states in the place that a run's orders name; its state `stays_behind`."""
+    return open_states(_parameters(orders))
+
+
+def _parameters(orders: RunOrders) -> RendezvousParameters:
     conf = {**OTHER_DEFAULTS, **orders.backend_conf}
     endpoint = conf.pop("endpoint", "")
     largest = max(orders.min_nodes, orders.max_nodes)
     params = RendezvousParameters(orders.backend, endpoint, orders.run_id, orders.min_nodes, largest)
     # Not as keyword arguments: the user's names are anything.
     params.config.update(conf)
-    return create_backend(orders.backend, params)[0]
+    return params

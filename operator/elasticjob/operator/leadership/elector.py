@@ -149,6 +149,11 @@ class Elector:
         self.predecessor = ""
         """Who held the lease before this leadership and did not give it back; empty if nobody."""
 
+    @property
+    def lease_uid(self) -> str:
+        """UID of the lease while it is held, else empty: no other installation has the same, in whatever cluster."""
+        return "" if self._held is None else str(self._held["metadata"]["uid"])
+
     def resign(self) -> None:
         """Give the lease back soon and stand again: the next leader, be it this one, gets a later epoch."""
         self._resigned = True

@@ -54,6 +54,11 @@ class Ledger:
     charged_at: str = ""
 
     @property
+    def unfinished(self) -> frozenset[int]:
+        """Nodes of the job that have not succeeded."""
+        return self.indexes - self.completed
+
+    @property
     def unsettled(self) -> frozenset[int]:
         """Nodes that failed or were disrupted since the newest round formed."""
         return frozenset({*self.round_failures, *self.round_disruptions})

@@ -175,7 +175,7 @@ def _past(ledger: Ledger, pods: Iterable[PodFacts]) -> Iterable[PodFacts]:
 def _open_problems(situation: Situation) -> tuple[ApiProblem, ...]:
     """Refused calls that are still wanted: of missing pods and the Service, and deletions of pods that exist."""
     ledger, job = situation.ledger, situation.job.name
-    missing = ledger.indexes - ledger.completed - situation.current.keys()
+    missing = ledger.unfinished - situation.current.keys()
     targets = {f"Pod/{pod_name(job, index, ledger.ended.get(index, 0))}" for index in missing}
     targets.update(f"Pod/{pod.name}" for pod in situation.pods)
     targets.add(protection_target(situation))

@@ -66,14 +66,14 @@ def expected_nodes(situation: Situation) -> frozenset[int]:
     doomed = {index for index, pod in situation.current.items() if pod.target}
     members = {node.index for node in situation.joined.values()} - ledger.completed if situation.formed else set()
     beyond = surplus(members & ledger.indexes, size=spec.size - len(ledger.completed), spares=spec.spares)
-    return ledger.indexes - ledger.completed - doomed - beyond
+    return ledger.unfinished - doomed - beyond
 
 
 def _node_facts(situation: Situation, pod: PodFacts) -> NodeFacts:
     phase = _phase(situation, pod)
     drains = phase is NodePhase.DRAINING
     reason = pod.end.reason if pod.end else (pod.target_reason or _why_it_leaves(situation, pod)) if drains else ""
-    if phase is NodePhase.FAILED and not pod.final and pod.unreachable_since is not None:
+    if _is_replaced_on_lost_machine(situation, pod):
         reason = constants.POD_NODE_LOST
     return NodeFacts(pod_uid=pod.uid, pod=pod.name, index=pod.index, phase=phase, reason=reason)
 
@@ -85,15 +85,30 @@ def _why_it_leaves(situation: Situation, pod: PodFacts) -> str:
 
 
 def _phase(situation: Situation, pod: PodFacts) -> NodePhase:
-    current = situation.current.get(pod.index)
-    counts = current is not None and current.uid == pod.uid
-    if pod.final or (pod.end is not None and pod.end.exit_code is not None):
+    counts = _counts(situation, pod)
+    if _is_over(pod):
         won = (pod.end is not None and pod.end.kind is EndKind.SUCCEEDED) or (
             counts and pod.index in situation.ledger.completed
         )
         return NodePhase.SUCCEEDED if won else NodePhase.FAILED
-    if not counts and pod.unreachable_since is not None:
-        # Its group goes on without it. Nobody knows whether its containers have ended: they are refused from now on.
+    if _is_replaced_on_lost_machine(situation, pod):
         return NodePhase.FAILED
     leaves = pod.deleting or pod.target or not counts or pod.index not in situation.ledger.indexes
     return NodePhase.DRAINING if leaves else NodePhase.ALIVE
+
+
+def _counts(situation: Situation, pod: PodFacts) -> bool:
+    current = situation.current.get(pod.index)
+    return current is not None and current.uid == pod.uid
+
+
+def _is_over(pod: PodFacts) -> bool:
+    return pod.final or (pod.end is not None and pod.end.exit_code is not None)
+
+
+def _is_replaced_on_lost_machine(situation: Situation, pod: PodFacts) -> bool:
+    """Whether its group goes on without it, though nobody knows whether its containers have ended.
+
+    Its calls are refused from now on.
+    """
+    return pod.unreachable_since is not None and not _counts(situation, pod) and not _is_over(pod)

@@ -45,7 +45,7 @@ def creations(
         now: The time of day.
         clock: Monotonic seconds.
     """
-    missing = sorted(ledger.indexes - ledger.completed - present)
+    missing = sorted(ledger.unfinished - present)
     if not missing:
         return Creations()
     refused = max((problem.retry_at - clock for problem in problems), default=0.0)

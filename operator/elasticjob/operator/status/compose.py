@@ -1,5 +1,6 @@
 """Puts the status together."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elasticjob.operator import constants
@@ -21,15 +22,6 @@ def compose(situation: Situation) -> dict[str, Any]:
     rendezvous = rendezvous_status(situation)
     living = [pod for pod in situation.current.values() if pod.end is None]
     replicas = counted_replicas(len(living), size=situation.spec.size)
-    history = extended(
-        situation.before.history,
-        job=situation.job.name,
-        before=situation.before.rendezvous,
-        faulty=situation.before.ledger.unsettled | situation.ledger.unsettled,
-        surprised=situation.before.ledger.surprised | situation.ledger.surprised,
-        view=situation.view,
-        stamp=situation.stamp,
-    )
     return without_empty(
         {
             "observedGeneration": situation.job.generation,
@@ -45,7 +37,7 @@ def compose(situation: Situation) -> dict[str, Any]:
             "rendezvous": rendezvous.to_dict(),
             "nodeCounts": dict(table.counts),
             "nodes": [node.to_dict() for node in table.nodes],
-            "history": [dict(entry) for entry in history],
+            "history": [dict(entry) for entry in _history(situation)],
             "ledger": situation.ledger.to_dict(),
         },
         keep=("observedGeneration", "replicas", "readyReplicas"),
@@ -71,6 +63,19 @@ def _active_phase(situation: Situation) -> str:
     if view.state is RunState.REFORMING or situation.ledger.round > situation.ledger.base_round:
         return constants.PHASE_REFORMING
     return constants.PHASE_FORMING if situation.joined else constants.PHASE_PENDING
+
+
+def _history(situation: Situation) -> Sequence[Mapping[str, Any]]:
+    before, ledger = situation.before, situation.ledger
+    return extended(
+        before.history,
+        job=situation.job.name,
+        before=before.rendezvous,
+        faulty=before.ledger.unsettled | ledger.unsettled,
+        surprised=before.ledger.surprised | ledger.surprised,
+        view=situation.view,
+        stamp=situation.stamp,
+    )
 
 
 def _active(situation: Situation) -> int:

@@ -101,7 +101,7 @@ def _reconciling(situation: Situation) -> Words:
         if situation.view is None and situation.before.is_true(constants.READY):
             return FALSE, constants.REASON_SETTLED, ""
         return TRUE, reason, explain(situation)
-    wanted = situation.ledger.indexes - situation.ledger.completed
+    wanted = situation.ledger.unfinished
     if len(wanted.intersection(node.index for node in situation.joined.values())) >= situation.wanted:
         return FALSE, constants.REASON_SETTLED, ""
     return TRUE, constants.REASON_SCALING, explain(situation)

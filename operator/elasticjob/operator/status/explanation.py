@@ -61,7 +61,7 @@ def quiet(situation: Situation) -> tuple[Obstacle, ...]:
 
 def _dead_end(situation: Situation) -> str:
     """Said when too few nodes are left that could come by themselves."""
-    wanted = situation.ledger.indexes - situation.ledger.completed
+    wanted = situation.ledger.unfinished
     needed = max(1, situation.spec.min_nodes - len(situation.ledger.completed))
     able = len(wanted) - len(situation.blocked)
     if situation.formed or not situation.blocked or able >= needed:
@@ -75,7 +75,7 @@ def _missing(situation: Situation) -> tuple[Obstacle, ...]:
     refused = {problem.target for problem in situation.problems}
     since = running_since(situation)
     result = []
-    for index in sorted(situation.ledger.indexes - situation.ledger.completed):
+    for index in sorted(situation.ledger.unfinished):
         pod = situation.current.get(index)
         if (pod is None and situation.target(index) in refused) or (
             pod is not None and (pod.obstacle or pod.uid in situation.joined)

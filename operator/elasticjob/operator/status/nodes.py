@@ -40,11 +40,20 @@ def node_table(situation: Situation) -> NodeTable:
     indexes = situation.ledger.indexes
     if situation.stage is Stage.SUSPENDED:
         indexes = indexes & newest.keys()
-    states = {index: _state(situation, index, newest.get(index)) for index in sorted(indexes)}
+    stopped = {index for index in indexes if _stopped_with_job(situation, index, newest.get(index))}
+    states = {index: _state(situation, index, newest.get(index), stopped=index in stopped) for index in sorted(indexes)}
     before = {node.index: node for node in situation.before.nodes}
     ends = {one.index: one.end for one in situation.ends}
     nodes = (
-        _node(situation, index, states[index], newest.get(index), before.get(index), ends.get(index))
+        _node(
+            situation,
+            index,
+            states[index],
+            newest.get(index),
+            before.get(index),
+            ends.get(index),
+            stopped=index in stopped,
+        )
         for index in _shown(states, situation.ledger)
     )
     return NodeTable(nodes=tuple(nodes), counts=_counts(list(states.values())))
@@ -68,11 +77,11 @@ def _counts(states: list[str]) -> dict[str, int]:
     }
 
 
-def _state(situation: Situation, index: int, pod: PodFacts | None) -> str:
+def _state(situation: Situation, index: int, pod: PodFacts | None, *, stopped: bool) -> str:
     """RUNNING in a round; FAILED or SUCCEEDED at its end; FAILED as long as a living node said so last; else INIT."""
     if index in situation.ledger.completed:
         return constants.NODE_SUCCEEDED
-    if _stopped_with_job(situation, index, pod):
+    if stopped:
         return _fate(situation)
     if pod is None:
         return constants.NODE_FAILED if situation.ledger.seen.get(index) else constants.NODE_INIT
@@ -110,12 +119,11 @@ def _node(
     pod: PodFacts | None,
     before: NodeStatus | None,
     end: PodEnd | None,
+    *,
+    stopped: bool,
 ) -> NodeStatus:
     rank, round_ = _place(situation, pod, before)
-    if _stopped_with_job(situation, index, pod):
-        details = _details_of_stopped(state, before)
-    else:
-        details = _details(situation, state, pod, before, end)
+    details = _details_of_stopped(state, before) if stopped else _details(situation, state, pod, before, end)
     unchanged = before is not None and before.state == state
     return NodeStatus(
         name=node_name(situation.job.name, index),

@@ -30,6 +30,11 @@ class EtcdToken:
     mod_revision: int
 
 
+def state_directory(prefix: str) -> str:
+    """What the keys of all states start with."""
+    return f"{prefix.rstrip('/')}/rendezvous/"
+
+
 class EtcdRendezvousBackend(RendezvousBackend):
     """Holds the state in one key."""
 
@@ -45,7 +50,7 @@ class EtcdRendezvousBackend(RendezvousBackend):
             ValueError: The run id cannot be used.
         """
         self._client = client
-        self._key = f"{prefix.rstrip('/')}/rendezvous/{key_segment(run_id)}"
+        self._key = state_directory(prefix) + key_segment(run_id)
         self._where = f"key {self._key} in etcd at {client.options.url}"
 
     @property

@@ -84,14 +84,7 @@ class EtcdClient:
 
         def transaction(lease: int | None) -> dict[str, Any]:
             return {
-                "compare": [
-                    {
-                        "key": _encode(key),
-                        "target": "MOD",
-                        "result": "EQUAL",
-                        "mod_revision": _ABSENT if mod_revision is None else mod_revision,
-                    }
-                ],
+                "compare": [_is_unchanged(key, _ABSENT if mod_revision is None else mod_revision)],
                 "success": [{"request_put": _put(key, value, lease)}],
                 "failure": [{"request_range": {"key": _encode(key)}}],
             }
@@ -106,6 +99,23 @@ class EtcdClient:
     def delete(self, key: str) -> bool:
         """Remove a key; False when it was not there."""
         return int(self._post("/kv/deleterange", {"key": _encode(key)}).get("deleted", 0)) > 0
+
+    def delete_unchanged(self, key: str, *, mod_revision: int) -> bool:
+        """Remove a key if it was last modified at `mod_revision`; False when it was not, or was not there."""
+        transaction = {
+            "compare": [_is_unchanged(key, mod_revision)],
+            "success": [{"request_delete_range": {"key": _encode(key)}}],
+        }
+        return bool(self._post("/kv/txn", transaction).get("succeeded", False))
+
+    def keys(self, prefix: str, *, after: str = "", limit: int) -> list[str]:
+        """At most `limit` of the keys that start with the prefix, in order, beginning behind the key `after`."""
+        start = f"{after}\0" if after else prefix
+        end = _encode_bytes(_end_of_prefix(prefix))
+        query = {"key": _encode(start), "range_end": end, "keys_only": True, "limit": limit}
+        found = self._post("/kv/range", query).get("kvs", [])
+        # Another program's keys may be any bytes.
+        return [base64.b64decode(one["key"]).decode(errors="surrogateescape") for one in found]
 
     def count(self, prefix: str) -> int:
         """How many keys start with the prefix."""
@@ -207,7 +217,7 @@ class EtcdClient:
 
 
 def _encode(key: str) -> str:
-    return _encode_bytes(key.encode())
+    return _encode_bytes(key.encode(errors="surrogateescape"))
 
 
 def _encode_bytes(data: bytes) -> str:
@@ -218,6 +228,10 @@ def _end_of_prefix(prefix: str) -> bytes:
     # Our keys are ASCII, so the last byte can always be counted up.
     data = prefix.encode()
     return data[:-1] + bytes([data[-1] + 1])
+
+
+def _is_unchanged(key: str, mod_revision: int) -> dict[str, Any]:
+    return {"key": _encode(key), "target": "MOD", "result": "EQUAL", "mod_revision": mod_revision}
 
 
 def _put(key: str, value: bytes, lease: int | None) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from functools import lru_cache
 from elasticjob.events.api import NodeState
 from elasticjob.rendezvous.coordinator.effects import Answer, Changed, Effect, Record, Verify, Waiter
 from elasticjob.rendezvous.coordinator.incident import describe_failure
-from elasticjob.rendezvous.coordinator.membership import Membership, dead
-from elasticjob.rendezvous.coordinator.sessions import Session
+from elasticjob.rendezvous.coordinator.membership import Membership
+from elasticjob.rendezvous.coordinator.sessions import Session, dead
 from elasticjob.rendezvous.coordinator.verdict import Detector
 from elasticjob.rendezvous.coordinator.view import view_of
 from elasticjob.rendezvous.orders import NodeFacts, NodePhase, RunOrders, RunView

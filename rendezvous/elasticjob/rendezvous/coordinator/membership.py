@@ -8,13 +8,14 @@ came in meanwhile is seen by the `advance` that follows.
 from collections.abc import Iterable
 
 from elasticjob.events.api import NodeState
-from elasticjob.rendezvous.coordinator.effects import Answer, Changed, Effect, Persist, Record, Waiter
+from elasticjob.rendezvous.coordinator import announcements
+from elasticjob.rendezvous.coordinator.effects import Answer, Changed, Effect, Persist, Waiter
 from elasticjob.rendezvous.coordinator.incident import Incident, Opening, describe_failure
 from elasticjob.rendezvous.coordinator.rounds import Formed, Rounds
-from elasticjob.rendezvous.coordinator.sessions import Fenced, Session, session_of
+from elasticjob.rendezvous.coordinator.sessions import Fenced, Session, dead, session_of
 from elasticjob.rendezvous.coordinator.verdict import Detector, Loss, judge
-from elasticjob.rendezvous.orders import CloseReason, NodeFacts, NodePhase, RunOrders
-from elasticjob.rendezvous.protocol import Closed, Endpoint, ErrorCode, JoinWaiting, ProtocolError, shorten
+from elasticjob.rendezvous.orders import NodeFacts, NodePhase, RunOrders
+from elasticjob.rendezvous.protocol import Closed, Endpoint, JoinWaiting, ProtocolError, shorten
 from elasticjob.rendezvous.state import State
 from elasticjob.rendezvous.wording import counted
 
@@ -101,6 +102,13 @@ class Membership:
         self._admit(now)
         self.settle(now)
 
+    def session(self, fact: NodeFacts, now: float) -> Session:
+        """The session of a pod that calls."""
+        session = self.sessions.get(fact.pod_uid)
+        if session is None:
+            session = self.sessions[fact.pod_uid] = session_of(fact, alive_until=now + self.window)
+        return session
+
     def enter(self, session: Session, *, anew: bool, now: float) -> None:
         """Let one node into the open round, or open it for it, if it has a place."""
         if not self.may_enter(session):
@@ -146,8 +154,7 @@ class Membership:
         elif self.join_deadline is not None and now >= self.join_deadline:
             self._time_out()
         elif self.rounds.in_last_call and not called:
-            self._record("LastCall", self._counts(), NodeState.INIT)
-            self.effects.append(Changed())
+            self.effects += (announcements.last_call(self.rounds), Changed())
 
     def stored(self, now: float) -> None:
         """The pending state is durable: tell everybody whom it concerns."""
@@ -167,8 +174,7 @@ class Membership:
         self.reported(session.uid)
         if not self.rounds.state.complete:
             self.rounds.lose({session.uid})
-        self.record_node("NodeLeft", f"{session.label} has succeeded ({detector.value})", NodeState.SUCCEEDED, session)
-        self.effects.append(Changed())
+        self.effects += (announcements.node_succeeded(session, detector), Changed())
 
     def bury(self, uid: str, pod: str) -> None:
         """The pod is gone for good."""
@@ -208,31 +214,9 @@ class Membership:
             message=shorten(message),
         )
 
-    def record_node(
-        self,
-        name: str,
-        message: str,
-        node_state: NodeState,
-        session: Session,
-        *,
-        rank: int | None = None,
-        detector: str = "",
-        silence: float = 0.0,
-    ) -> None:
+    def record_node(self, name: str, message: str, node_state: NodeState, session: Session) -> None:
         """Record one fact about a node."""
-        self.effects.append(
-            Record(
-                name=name,
-                message=message,
-                node_state=node_state,
-                pod=session.pod,
-                pid=session.pid,
-                index=session.index,
-                rank=rank,
-                detector=detector,
-                silence=silence,
-            )
-        )
+        self.effects.append(announcements.node_record(name, message, node_state, session))
 
     def _restore(self, now: float) -> None:
         """Members of the stored round keep their places until they report or are found to be gone."""
@@ -311,11 +295,7 @@ class Membership:
         for uid, loss in losses.items():
             self._say_lost(uid, loss, uid in inside, now)
         if opened:
-            cause = "; ".join(
-                f"{self._label(uid)}: {inside[uid].reason} ({inside[uid].detector.value})" for uid in members[:3]
-            )
-            more = f" and {len(members) - 3} more" if len(members) > 3 else ""
-            self._open(Opening.LOSS, cause + more, now)
+            self._open(Opening.LOSS, announcements.cause_of_loss(members, inside, self.sessions), now)
         elif members and self.rounds.incident is not None:
             self.rounds.incident.lost = True
         if inside:
@@ -333,11 +313,8 @@ class Membership:
             session.stop_joining()
         self.unreported.discard(uid)
         if was_inside:
-            gently = loss.planned or loss.detector is Detector.LEFT
-            name, state = ("NodeLeft", NodeState.RUNNING) if gently else ("NodeLost", NodeState.FAILED)
-            message = f"{session.label}: {loss.reason} ({loss.detector.value})"
             silence = max(0.0, now - session.alive_until + self.window)
-            self.record_node(name, message, state, session, detector=loss.detector.value, silence=silence)
+            self.effects.append(announcements.node_lost(session, loss, silence=silence))
 
     def _open(self, opening: Opening, cause: str, now: float) -> None:
         incident = Incident(opening=opening, opened_at=now, cause=cause, lost=opening is Opening.LOSS)
@@ -345,10 +322,8 @@ class Membership:
             incident.failure = cause
         self.rounds.open(incident)
         self.endpoint = None
-        refusal = ProtocolError(ErrorCode.STALE_ROUND, f"round {self.rounds.newest} is being replaced: {cause}")
-        self._answer_endpoint_waiters(refusal)
-        self._record("RoundReforming", f"round {self.rounds.newest} is being replaced: {cause}", NodeState.RUNNING)
-        self.effects.append(Changed())
+        self._answer_endpoint_waiters(announcements.round_is_replaced(self.rounds.newest, cause))
+        self.effects += (announcements.round_reforming(self.rounds.newest, cause), Changed())
 
     def _admit(self, now: float) -> None:
         """Let in whoever waits and has a place, in order of arrival."""
@@ -371,16 +346,8 @@ class Membership:
 
     def _time_out(self) -> None:
         timeout = self.orders.join_timeout
-        self._fail(f"too few nodes joined within {timeout:g} s: {self._counts()}")
-        self._record("JoinTimedOut", self.failed, NodeState.FAILED)
-
-    def _counts(self) -> str:
-        limits, inside = self.rounds.limits, len(self.rounds.state.participants)
-        return f"{inside} of {counted(len(self.rounds.wanted), 'wanted node')} joined (min {limits.min_nodes})"
-
-    def _label(self, uid: str) -> str:
-        session = self.sessions.get(uid)
-        return f"pod {uid}" if session is None else session.label
+        self._fail(f"too few nodes joined within {timeout:g} s: {announcements.progress(self.rounds)}")
+        self.effects.append(announcements.join_timed_out(self.failed))
 
     def _tell_formed(self, now: float) -> None:
         formed = self.formed
@@ -393,48 +360,24 @@ class Membership:
             session.alive_until = now + self.window
             if waiter is not None:
                 self.effects.append(Answer(waiter=waiter, result=formed.answer(uid)))
-            self.record_node(
-                "NodeRanked",
-                f"{session.label} is rank {formed.ranks[uid]} of round {formed.round}",
-                NodeState.RUNNING,
-                session,
-                rank=formed.ranks[uid],
-            )
-        message = f"round {formed.round} formed with {counted(len(formed.nodes), 'node')}: {self.rounds.cause}"
-        self._record("RoundFormed", message, NodeState.RUNNING)
+            self.effects.append(announcements.node_ranked(session, formed))
+        self.effects.append(announcements.round_formed(formed, self.rounds.cause))
 
     def _tell_closed(self) -> None:
         closed = self.closed
         assert closed is not None
-        refusal = ProtocolError(ErrorCode.CLOSED, f"the run is closed: {closed.reason}", closed=closed)
+        refusal = announcements.run_is_closed(closed)
         self._answer_endpoint_waiters(refusal)
         for session in self.sessions.values():
             waiter = session.stop_joining()
             if waiter is not None:
                 self.effects.append(Answer(waiter=waiter, result=refusal))
-        good = closed.reason != CloseReason.FAILED.value
-        message = f"the run is closed: {closed.reason}" + (f": {closed.message}" if closed.message else "")
-        self._record("RunClosed", message, NodeState.SUCCEEDED if good else NodeState.FAILED)
+        self.effects.append(announcements.run_closed(closed))
 
     def _answer_endpoint_waiters(self, result: Endpoint | ProtocolError) -> None:
         waiters: Iterable[Waiter] = list(self.endpoint_waiters)
         self.endpoint_waiters.clear()
         self.effects.extend(Answer(waiter=waiter, result=result) for waiter in waiters)
-
-    def _record(self, name: str, message: str, node_state: NodeState) -> None:
-        self.effects.append(Record(name=name, message=message, node_state=node_state))
-
-    def session(self, fact: NodeFacts, now: float) -> Session:
-        """The session of a pod that calls."""
-        session = self.sessions.get(fact.pod_uid)
-        if session is None:
-            session = self.sessions[fact.pod_uid] = session_of(fact, alive_until=now + self.window)
-        return session
-
-
-def dead(pod: str) -> ProtocolError:
-    """What a pod is told that can never come back."""
-    return ProtocolError(ErrorCode.FENCED, f"pod {pod} is dead or replaced: its calls are refused for good")
 
 
 def _moment(session: Session) -> float:

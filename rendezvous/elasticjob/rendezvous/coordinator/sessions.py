@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from elasticjob.rendezvous.coordinator.effects import Waiter
 from elasticjob.rendezvous.orders import NodeFacts
-from elasticjob.rendezvous.protocol import Failure
+from elasticjob.rendezvous.protocol import ErrorCode, Failure, ProtocolError
 from elasticjob.rendezvous.state import Node
 
 MAX_FENCED = 4096
@@ -94,6 +94,11 @@ class Fenced:
     def pod(self, uid: str) -> str:
         """Name of a dead pod, else empty."""
         return self._pods.get(uid, "")
+
+
+def dead(pod: str) -> ProtocolError:
+    """What a pod is told that can never come back."""
+    return ProtocolError(ErrorCode.FENCED, f"pod {pod} is dead or replaced: its calls are refused for good")
 
 
 def session_of(fact: NodeFacts, *, alive_until: float) -> Session:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from elasticjob.operator import errors
-from elasticjob.operator.hosting.state_backends import OTHER_DEFAULTS, JobConfigMaps, backend_factory
+from elasticjob.operator.hosting.state_backends import OTHER_DEFAULTS, JobConfigMaps, backend_factory, stays_behind
+from elasticjob.operator.hosting.state_owner import OwnedStateBackend
 from elasticjob.operator.ports import Body
 from elasticjob.rendezvous.backend import ErasableState
 from elasticjob.rendezvous.backends.kubernetes_objects import AlreadyExists, Conflict, ThrottledError
@@ -145,7 +146,7 @@ def test_a_name_that_is_taken_is_told(loop: asyncio.AbstractEventLoop) -> None:
 
 def test_orders_name_the_backend(loop: asyncio.AbstractEventLoop) -> None:
     api: Any = Api()
-    make = backend_factory(api, loop)
+    make = backend_factory(api, loop, installation="lease-1")
     assert make(orders(1)).name == "kubernetes"
     assert make(orders(1, backend="memory")).name == "memory"
     with pytest.raises(ValueError, match="no rendezvous backend 'punch-cards'"):
@@ -155,7 +156,10 @@ def test_orders_name_the_backend(loop: asyncio.AbstractEventLoop) -> None:
 def test_settings_of_a_job_may_have_any_name(loop: asyncio.AbstractEventLoop) -> None:
     api: Any = Api()
     conf = {"run_id": "another", "backend": "x", "self": "y"}
-    assert backend_factory(api, loop)(orders(1, backend="memory", backend_conf=conf)).name == "memory"
+    assert (
+        backend_factory(api, loop, installation="lease-1")(orders(1, backend="memory", backend_conf=conf)).name
+        == "memory"
+    )
 
 
 @pytest.mark.parametrize("backend", ["etcd", "etcd-v2"])
@@ -163,12 +167,15 @@ def test_a_setting_that_cannot_be_used_is_named(loop: asyncio.AbstractEventLoop,
     api: Any = Api()
     conf = {"endpoint": "etcd:2379", "protocol": "gopher"}
     with pytest.raises(ValueError, match="protocol must be one of http, https, not 'gopher'"):
-        backend_factory(api, loop)(orders(1, backend=backend, backend_conf=conf))
+        backend_factory(api, loop, installation="lease-1")(orders(1, backend=backend, backend_conf=conf))
 
 
 @pytest.mark.parametrize("backend", ["etcd", "etcd-v2"])
 def test_states_in_etcd_stay_until_they_are_erased(loop: asyncio.AbstractEventLoop, backend: str) -> None:
     api: Any = Api()
-    made = backend_factory(api, loop)(orders(1, backend=backend, backend_conf={"endpoint": "etcd:2379"}))
+    made = backend_factory(api, loop, installation="lease-1")(
+        orders(1, backend=backend, backend_conf={"endpoint": "etcd:2379"})
+    )
     assert isinstance(made, ErasableState)
+    assert isinstance(made, OwnedStateBackend) == stays_behind(orders(1, backend=backend)) == (backend == "etcd")
     assert OTHER_DEFAULTS["ttl"] == str(FOR_EVER)
