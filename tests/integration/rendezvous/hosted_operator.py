@@ -135,8 +135,11 @@ class HostedOperator(AbstractContextManager["HostedOperator"]):
 
 
 class _TokensAreUids:
-    async def identify(self, token: str) -> Caller:
+    def recognize(self, token: str) -> Caller:
         return Caller(namespace="train", pod=f"pod-{token}", pod_uid=token)
+
+    async def identify(self, token: str) -> Caller:
+        return self.recognize(token)
 
 
 def _node(index: int, uid: str) -> NodeFacts:

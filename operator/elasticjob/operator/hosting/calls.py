@@ -1,25 +1,35 @@
 """Calls that are held open until there is something to tell their callers.
 
-A held call is a future that waits under a number, the waiter. The coordinator knows the number, and whoever carries out
-its effects answers by it; a call whose time is over, or whose caller has hung up, is taken back from the coordinator.
-How many are held is bounded, for each run and for all.
+A held call waits under a number, the waiter. The coordinator knows the number, and whoever carries out its effects
+answers by it; a call whose time is over, or whose caller has hung up, is taken back from the coordinator. How many are
+held is bounded, for each run and for all. Callers are told together in a later turn of the loop, so that nobody calls
+again while the effects of a coordinator are being carried out.
 """
 
 import asyncio
 import itertools
+import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
-from elasticjob.operator.hosting.state import Run
+from elasticjob.operator.hosting.state import Answered, Run
 from elasticjob.operator.hosting.timers import Batches
 from elasticjob.rendezvous.coordinator import Answer, Waiter, WaitResult
-from elasticjob.rendezvous.protocol import (
-    Endpoint,
-    ErrorCode,
-    HeartbeatAnswer,
-    JoinAnswer,
-    ProtocolError,
-)
+from elasticjob.rendezvous.protocol import ErrorCode, ProtocolError
+
+log = logging.getLogger(__name__)
+
+HangUp = Callable[[], None]
+"""Told when a caller does not wait any more; does nothing if it is answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a caller is to be told."""
+
+    answered: Answered
+    result: WaitResult
 
 
 class HeldCalls:
@@ -37,6 +47,7 @@ class HeldCalls:
         self._clock = clock
         self._waiters = itertools.count(1)
         self._polls = Batches()
+        self._told: list[_Told] = []
         self.count = 0
         """How many are held now."""
 
@@ -44,14 +55,13 @@ class HeldCalls:
         """Whether no further call of the run is held open."""
         return self.count >= self._most or len(run.held) > 4 * len(run.orders.nodes) + 16
 
-    async def hold(
-        self, run: Run, pod_uid: str, wait: float, call: Callable[[Waiter], None]
-    ) -> JoinAnswer | HeartbeatAnswer | Endpoint:
-        """Make a call, and wait for its answer for as long as the caller allows.
+    def hold(self, run: Run, pod_uid: str, wait: float, call: Callable[[Waiter], None], answered: Answered) -> HangUp:
+        """Make a call, and hold it until it is answered, for as long as the caller allows.
 
         Args:
             wait: Seconds after which the coordinator is told to answer with what it knows.
             call: Makes the call under the given number, and carries out what follows from it.
+            answered: Told the answer, once, in a later turn of the loop.
 
         Raises:
             ProtocolError: The call is refused; `overloaded`, if too many are held.
@@ -59,39 +69,51 @@ class HeldCalls:
         if self.is_full(run):
             raise ProtocolError(ErrorCode.OVERLOADED, f"{len(run.held)} calls of this run are held open")
         waiter = next(self._waiters)
-        future: asyncio.Future[WaitResult] = asyncio.get_running_loop().create_future()
-        run.held[waiter] = future
+        run.held[waiter] = answered
         self.count += 1
         try:
             call(waiter)
-            if not future.done():
-                self._polls.add(wait, partial(self._poll_over, run, pod_uid, waiter))
-            result = await future
-        except asyncio.CancelledError:
-            self._hung_up(run, pod_uid, waiter)
+        except BaseException:
+            self._take(run, waiter)
             raise
-        finally:
-            run.held.pop(waiter, None)
-            self.count -= 1
-        if isinstance(result, ProtocolError):
-            raise result
-        return result
+        if waiter in run.held:
+            self._polls.add(wait, partial(self._poll_over, run, pod_uid, waiter))
+        return partial(self._hung_up, run, pod_uid, waiter)
 
     def answer(self, run: Run, effect: Answer) -> None:
         """Answer a call, if its caller still waits."""
-        future = run.held.get(effect.waiter)
-        if future is not None and not future.done():
-            future.set_result(effect.result)
+        answered = self._take(run, effect.waiter)
+        if answered is not None:
+            self._tell(answered, effect.result)
 
     def release(self, run: Run, refusal: ProtocolError) -> None:
         """Refuse all calls of a run that are held."""
-        for future in run.held.values():
-            if not future.done():
-                future.set_result(refusal)
+        for waiter in list(run.held):
+            self.answer(run, Answer(waiter=waiter, result=refusal))
 
     def stop(self) -> None:
         """No call's time is over any more."""
         self._polls.stop()
+
+    def _take(self, run: Run, waiter: Waiter) -> Answered | None:
+        answered = run.held.pop(waiter, None)
+        if answered is not None:
+            self.count -= 1
+        return answered
+
+    def _tell(self, answered: Answered, result: WaitResult) -> None:
+        if not self._told:
+            asyncio.get_running_loop().call_soon(self._tell_all)
+        self._told.append(_Told(answered, result))
+
+    def _tell_all(self) -> None:
+        told, self._told = self._told, []
+        for each in told:
+            try:
+                each.answered(each.result)
+            except Exception:
+                # One caller that cannot be told, for whatever fault of ours, must not keep the others waiting.
+                log.exception("a call could not be answered")
 
     def _poll_over(self, run: Run, pod_uid: str, waiter: Waiter) -> None:
         if run.coordinator is not None and waiter in run.held:
@@ -99,6 +121,6 @@ class HeldCalls:
             self._carry_out(run)
 
     def _hung_up(self, run: Run, pod_uid: str, waiter: Waiter) -> None:
-        if run.coordinator is not None and not run.is_lost:
+        if self._take(run, waiter) is not None and run.coordinator is not None and not run.is_lost:
             run.coordinator.hung_up(pod_uid, waiter, self._clock())
             self._carry_out(run)

@@ -21,25 +21,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from elasticjob.operator.hosting.calls import HeldCalls
+from elasticjob.operator.hosting.calls import HangUp, HeldCalls
 from elasticjob.operator.hosting.notes import Gone, Note, Notes
 from elasticjob.operator.hosting.records import Recorder, Sink
-from elasticjob.operator.hosting.state import BackendFactory, Run, StateKeeper, Told
+from elasticjob.operator.hosting.state import Answered, BackendFactory, Run, StateKeeper, Told
 from elasticjob.operator.hosting.timers import Timers
 from elasticjob.operator.hosting.views import Views
 from elasticjob.operator.metrics import Metrics
-from elasticjob.rendezvous.coordinator import Answer, Changed, Coordinator, Persist, Record, Verify
+from elasticjob.rendezvous.coordinator import Answer, Changed, Coordinator, Persist, Record, Verify, Waiter
 from elasticjob.rendezvous.orders import RunOrders, RunView
 from elasticjob.rendezvous.protocol import (
-    Endpoint,
     EndpointRequest,
     ErrorCode,
     HeartbeatAnswer,
     HeartbeatRequest,
-    JoinAnswer,
-    JoinFormed,
     JoinRequest,
-    JoinWaiting,
     LeaveRequest,
     ProtocolError,
     shorten,
@@ -194,31 +190,33 @@ class Host:
             run.misdirected[pod_uid] = named[:_NAMED_LIMIT]
             self._views.show_soon(run)
 
-    async def join(self, run_id: str, pod_uid: str, request: JoinRequest) -> JoinAnswer:
-        """Wait, for as long as the request says, to be in a formed round."""
+    def join(self, run_id: str, pod_uid: str, request: JoinRequest, *, answered: Answered) -> HangUp:
+        """Wait, for as long as the request says, to be in a formed round. Answers `JoinFormed` or `JoinWaiting`."""
         run, coordinator = self._serving(run_id)
         run.misdirected.pop(pod_uid, None)
-        result = await self._calls.hold(
-            run,
-            pod_uid,
-            request.wait,
-            lambda waiter: self._call(run, lambda: coordinator.join(pod_uid, request, waiter, self._clock())),
-        )
-        assert isinstance(result, JoinFormed | JoinWaiting)
-        return result
 
-    async def heartbeat(self, run_id: str, pod_uid: str, request: HeartbeatRequest) -> HeartbeatAnswer:
-        """Note that a member is alive. While there is nothing to tell it, the answer is held as the request allows."""
+        def call(waiter: Waiter) -> None:
+            self._call(run, lambda: coordinator.join(pod_uid, request, waiter, self._clock()))
+
+        return self._calls.hold(run, pod_uid, request.wait, call, answered)
+
+    def heartbeat(
+        self, run_id: str, pod_uid: str, request: HeartbeatRequest, *, answered: Answered
+    ) -> HeartbeatAnswer | HangUp:
+        """Note that a member is alive.
+
+        While there is nothing to tell it, the answer is held as the request allows; then it comes by `answered`.
+        """
         run, coordinator = self._serving(run_id)
         answer = self._beat(run, lambda: coordinator.heartbeat(pod_uid, request, self._clock()))
         wait = min(request.wait, coordinator.longest_hold)
         if wait <= 0 or not answer.tells_nothing or self._calls.is_full(run):
             return answer
-        result = await self._calls.hold(
-            run, pod_uid, wait, lambda waiter: self._beat(run, lambda: coordinator.hold_beat(pod_uid, waiter))
-        )
-        assert isinstance(result, HeartbeatAnswer)
-        return result
+
+        def call(waiter: Waiter) -> None:
+            self._beat(run, lambda: coordinator.hold_beat(pod_uid, waiter))
+
+        return self._calls.hold(run, pod_uid, wait, call, answered)
 
     def leave(self, run_id: str, pod_uid: str, request: LeaveRequest) -> None:
         """Note that a node leaves."""
@@ -230,17 +228,14 @@ class Host:
         run, coordinator = self._serving(run_id)
         self._call(run, lambda: coordinator.publish(pod_uid, round, request, self._clock()))
 
-    async def endpoint(self, run_id: str, pod_uid: str, round: int, *, wait: float) -> Endpoint:
-        """Wait to learn where the store of a round's rank 0 listens."""
+    def endpoint(self, run_id: str, pod_uid: str, round: int, *, wait: float, answered: Answered) -> HangUp:
+        """Wait to learn where the store of a round's rank 0 listens. Answers `Endpoint`."""
         run, coordinator = self._serving(run_id)
-        result = await self._calls.hold(
-            run,
-            pod_uid,
-            wait,
-            lambda waiter: self._call(run, lambda: coordinator.await_endpoint(pod_uid, round, waiter)),
-        )
-        assert isinstance(result, Endpoint)
-        return result
+
+        def call(waiter: Waiter) -> None:
+            self._call(run, lambda: coordinator.await_endpoint(pod_uid, round, waiter))
+
+        return self._calls.hold(run, pod_uid, wait, call, answered)
 
     def _serving(self, run_id: str) -> tuple[Run, Coordinator]:
         run = self._runs.get(run_id)

@@ -22,6 +22,8 @@ from elasticjob.rendezvous.state import State
 log = logging.getLogger(__name__)
 
 BackendFactory = Callable[[RunOrders], RendezvousBackend]
+Answered = Callable[[WaitResult], None]
+"""Told the answer to a call, or its refusal, once."""
 T = TypeVar("T")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
@@ -48,7 +50,7 @@ class Run:
     is_lost: bool = False
     is_forgotten: bool = False
     access: asyncio.Lock = field(default_factory=asyncio.Lock)
-    held: dict[Waiter, "asyncio.Future[WaitResult]"] = field(default_factory=dict)
+    held: dict[Waiter, Answered] = field(default_factory=dict)
     misdirected: dict[str, str] = field(default_factory=dict)
     will_be_shown: bool = False
     verified_at: float = float("-inf")

@@ -136,7 +136,8 @@ class EventMirror(logging.Handler):
         """What is to be shown by now, in order."""
         with self._guard:
             for run in self._runs.values():
-                self._close_windows(run, opened_before=now - WINDOW)
+                if run.windows:
+                    self._close_windows(run, opened_before=now - WINDOW)
             pending, self._pending = self._pending, []
             return pending
 

@@ -10,12 +10,13 @@ from what the operator sees.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -75,10 +76,6 @@ _KEY_TYPES = ("RSA", "EC")
 _SIGNATURES = jws.JWSRegistry(algorithms=ALGORITHMS, strict_check_header=False)
 
 
-class _Unknown(Exception):  # noqa: N818 - says what is wrong with the key
-    """No published keys are at hand."""
-
-
 class Authenticator:
     """Verifies tokens. Belongs to one event loop."""
 
@@ -93,11 +90,11 @@ class Authenticator:
         self._refreshing = asyncio.Lock()
         self._reviewing = asyncio.Semaphore(REVIEWS_AT_ONCE)
 
-    async def identify(self, token: str) -> Caller:
-        """The pod that the token speaks for.
+    def recognize(self, token: str) -> Caller | None:
+        """The pod that the token speaks for; None if the API server has to be asked.
 
         Raises:
-            ProtocolError: `unauthenticated`, if the token is not valid; `not-ready`, if that cannot be found out now.
+            ProtocolError: `unauthenticated`.
         """
         if not token or len(token) > MAX_TOKEN:
             raise _unauthenticated("there is no bearer token of a sensible length")
@@ -108,26 +105,45 @@ class Authenticator:
         why, until = self._refused.get(digest, ("", 0.0))
         if until > time.monotonic():
             raise _unauthenticated(why)
+        with self._remembering(digest):
+            signed = _read(token)
+            key = self._keys.get(_kid_of(signed))
+            if key is None:
+                return None
+            claims = self._verified(signed, key)
+            caller = _caller_of(claims)
+        _remember(self._accepted, digest, (caller, float(claims["exp"])))
+        return caller
+
+    async def identify(self, token: str) -> Caller:
+        """The pod that the token speaks for. Asks the API server for its keys, or about the token, if need be.
+
+        Raises:
+            ProtocolError: `unauthenticated`, if the token is not valid; `not-ready`, if that cannot be found out now.
+        """
+        caller = self.recognize(token)
+        if caller is None:
+            await self._refresh(_kid_of(_read(token)))
+            caller = self.recognize(token)
+        if caller is not None:
+            return caller
+        digest = hashlib.sha256(token.encode()).digest()
+        with self._remembering(digest):
+            if self._keys:
+                raise _unauthenticated(f"the cluster publishes no key {_kid_of(_read(token))[:64]!r}")
+            caller = await self._review(token)
+        _remember(self._accepted, digest, (caller, time.time() + REVIEWED_FOR))
+        return caller
+
+    @contextlib.contextmanager
+    def _remembering(self, digest: bytes) -> Iterator[None]:
+        """A refused token is not looked at again for a while."""
         try:
-            caller, expires = await self._verify(token)
+            yield
         except ProtocolError as refusal:
             if refusal.code is ErrorCode.UNAUTHENTICATED:
                 _remember(self._refused, digest, (refusal.message, time.monotonic() + REFUSED_FOR))
             raise
-        _remember(self._accepted, digest, (caller, expires))
-        return caller
-
-    async def _verify(self, token: str) -> tuple[Caller, float]:
-        try:
-            signed = jws.extract_compact(token.encode(), registry=_SIGNATURES)
-        except (JoseError, ValueError, RecursionError) as error:
-            raise _unauthenticated("this is no token") from error
-        try:
-            key = await self._key(str(signed.headers().get("kid", "")))
-        except _Unknown as error:
-            return await self._review(token, str(error))
-        claims = self._verified(signed, key)
-        return _caller_of(claims), float(claims["exp"])
 
     def _verified(self, signed: jws.CompactSignature, key: Key) -> Mapping[str, Any]:
         """The claims of a token, if they are signed with the key, and are meant for us and for now."""
@@ -141,16 +157,6 @@ class Authenticator:
         except (JoseError, ValueError, RecursionError) as error:
             raise _unauthenticated(str(error)) from error
         return claims
-
-    async def _key(self, kid: str) -> Key:
-        if kid not in self._keys:
-            await self._refresh(kid)
-        key = self._keys.get(kid)
-        if key is None and not self._keys:
-            raise _Unknown("the keys of the cluster cannot be read")
-        if key is None:
-            raise _unauthenticated(f"the cluster publishes no key {kid[:64]!r}")
-        return key
 
     async def _refresh(self, kid: str) -> None:
         async with self._refreshing:
@@ -166,7 +172,7 @@ class Authenticator:
             self._claims = _claims_of(str(discovery.get("issuer", "")), self._audience)
             self._keys = _usable_keys(published)
 
-    async def _review(self, token: str, why: str) -> tuple[Caller, float]:
+    async def _review(self, token: str) -> Caller:
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
@@ -176,11 +182,25 @@ class Authenticator:
             try:
                 answer = await self._issuer.create(TOKEN_REVIEWS, body, namespace=None)
             except ClusterError as error:
-                raise ProtocolError(ErrorCode.NOT_READY, f"{why}, and a review failed: {error}") from error
+                why = f"the keys of the cluster cannot be read, and a review failed: {error}"
+                raise ProtocolError(ErrorCode.NOT_READY, why) from error
         status = answer.get("status") or {}
         if not status.get("authenticated") or self._audience not in (status.get("audiences") or ()):
             raise _unauthenticated(str(status.get("error") or "the API server does not accept this token"))
-        return _caller_of_review(status), time.time() + REVIEWED_FOR
+        return _caller_of_review(status)
+
+
+def _read(token: str) -> jws.CompactSignature:
+    """The token, not verified."""
+    try:
+        return jws.extract_compact(token.encode(), registry=_SIGNATURES)
+    except (JoseError, ValueError, RecursionError) as error:
+        raise _unauthenticated("this is no token") from error
+
+
+def _kid_of(signed: jws.CompactSignature) -> str:
+    """The id of the key that is said to have signed the token."""
+    return str(signed.headers().get("kid", ""))
 
 
 def _claims_of(issuer: str, audience: str) -> JWTClaimsRegistry:

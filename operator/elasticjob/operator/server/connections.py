@@ -1,15 +1,16 @@
 """The connections of the rendezvous server: one HTTP call at a time on each, and a bound on everything they may cost.
 
 A thousand nodes hold a connection each and speak every few seconds, so a connection is small and a call costs little:
-no streams, no per-connection timers or tasks, one task a call. One sweep a second closes whatever has lasted too long:
+no streams, no timers and no tasks. One sweep a second closes whatever has lasted too long:
 a request that does not arrive, an answer that is not taken, a connection without a call.
 """
 
 import asyncio
+import contextlib
 import resource
 import ssl
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from email.utils import formatdate
 from enum import Enum
@@ -35,8 +36,12 @@ RETRY_AFTER = {
 RESERVED_FILES = 256
 """Open files that are left to the rest of the process."""
 
-Call = Callable[[], Awaitable[bytes | Gzipped]]
-"""Answers a call that was received, with the body of status 200, or raises `ProtocolError`."""
+Reply = Callable[[bytes | Gzipped | ProtocolError], None]
+"""Takes the answer to a call, once: the body of status 200, or the refusal."""
+HangUp = Callable[[], None]
+"""Told that a caller does not wait any more; does nothing if it is answered."""
+Call = Callable[[Reply], HangUp | None]
+"""Makes a call that was received: it is answered at once, or later."""
 
 
 class _Phase(Enum):
@@ -47,6 +52,7 @@ class _Phase(Enum):
     ARRIVING = "a request arrives"
     ANSWERING = "a call is being answered"
     WRITING = "the client does not take its answer"
+    CLOSING = "its last answer is sent"
     ENDING = "refused for good; what still arrives is dropped"
 
 
@@ -55,13 +61,25 @@ _CAUSES = {
     _Phase.IDLE: Cut.IDLE_TIMEOUT,
     _Phase.ARRIVING: Cut.REQUEST_TIMEOUT,
     _Phase.WRITING: Cut.ANSWER_TIMEOUT,
+    _Phase.CLOSING: Cut.ANSWER_TIMEOUT,
 }
 
 
 class Connection(asyncio.Protocol):
     """One client."""
 
-    __slots__ = ("_buffer", "_head", "_is_full", "_known", "_owner", "_phase", "_wire", "overdue_at", "task")
+    __slots__ = (
+        "_buffer",
+        "_closes",
+        "_hang_up",
+        "_head",
+        "_is_full",
+        "_known",
+        "_owner",
+        "_phase",
+        "_wire",
+        "overdue_at",
+    )
 
     def __init__(self, owner: "Connections") -> None:
         self._owner = owner
@@ -72,7 +90,8 @@ class Connection(asyncio.Protocol):
         """The last request that arrived in one piece: heartbeats are sent again and again as they are."""
         self._enter(_Phase.SECURING)
         self._is_full = False
-        self.task: asyncio.Task[None] | None = None
+        self._closes = False
+        self._hang_up: HangUp | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -89,7 +108,7 @@ class Connection(asyncio.Protocol):
         self._phase = _Phase.ARRIVING
 
     def garbled(self) -> None:
-        if self._phase is not _Phase.ENDING:
+        if self._phase not in (_Phase.ENDING, _Phase.CLOSING):
             self._cut(Cut.TLS)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -97,12 +116,13 @@ class Connection(asyncio.Protocol):
             self._owner.count_cut(Cut.BROKEN)
         self._wire = None
         self._buffer = b""
-        if self.task is not None:
-            self.task.cancel()
+        hang_up, self._hang_up = self._hang_up, None
+        if hang_up is not None:
+            hang_up()
         self._owner.closed(self)
 
     def data_received(self, data: bytes) -> None:
-        if self._phase is _Phase.ENDING:
+        if self._phase in (_Phase.ENDING, _Phase.CLOSING):
             return
         self._buffer = self._buffer + data if self._buffer else data
         if self._phase in (_Phase.ANSWERING, _Phase.WRITING):
@@ -188,33 +208,40 @@ class Connection(asyncio.Protocol):
 
     def _begin(self, head: Head, call: Call) -> None:
         self._enter(_Phase.ANSWERING)
-        self.task = self._owner.loop.create_task(self._answer(head, call))
+        self._closes = not head.keeps_alive
+        hang_up = call(self._reply)
+        if self._phase is _Phase.ANSWERING:
+            self._hang_up = hang_up
 
-    async def _answer(self, head: Head, call: Call) -> None:
-        status, retry_after = 200, None
-        content: bytes | Gzipped
-        try:
-            content = await call()
-        except ProtocolError as refusal:
-            status, content = refusal.code.http_status, dumps(refusal.to_json())
-            retry_after = RETRY_AFTER.get(refusal.code)
-        transport, self.task = self._wire, None
-        if transport is None or transport.is_closing():
+    def _reply(self, content: bytes | Gzipped | ProtocolError) -> None:
+        self._hang_up = None
+        wire, owner = self._wire, self._owner
+        if wire is None or wire.is_closing():
             return
-        closes = not head.keeps_alive or self._owner.is_ending
-        date = self._owner.date
-        transport.write(answer_bytes(status, content, date=date, retry_after=retry_after, closes=closes))
+        status, retry_after = 200, None
+        if isinstance(content, ProtocolError):
+            status, retry_after = content.code.http_status, RETRY_AFTER.get(content.code)
+            content = dumps(content.to_json())
+        closes = self._closes or owner.is_ending
+        wire.write(answer_bytes(status, content, date=owner.date, retry_after=retry_after, closes=closes))
         if closes:
-            transport.close()
+            self._enter(_Phase.CLOSING)
+            wire.close()
         elif self._is_full:
             self._enter(_Phase.WRITING)
         else:
             self._go_on()
+        owner.answered.set()
 
     def _go_on(self) -> None:
         """The last call is answered; the next request may have arrived already."""
         self._enter(_Phase.ARRIVING if self._buffer else _Phase.IDLE)
         if self._buffer:
+            # In a turn of its own: requests that arrived together must not be answered one within the other.
+            self._owner.loop.call_soon(self._take_request_if_any)
+
+    def _take_request_if_any(self) -> None:
+        if self._phase is _Phase.ARRIVING and self._wire is not None:
             self._take_request()
 
     def _refuse(self, refusal: ProtocolError) -> None:
@@ -282,6 +309,7 @@ class Connections:
             _Phase.ARRIVING: limits.request_timeout,
             _Phase.ANSWERING: float("inf"),
             _Phase.WRITING: limits.write_timeout,
+            _Phase.CLOSING: limits.write_timeout,
             _Phase.ENDING: _LINGER,
         }
         """For how many seconds a connection may do what it does."""
@@ -289,6 +317,8 @@ class Connections:
         self.now = self.loop.time
         self.date = formatdate(usegmt=True)
         self.is_ending = False
+        self.answered = asyncio.Event()
+        """Set whenever a call is answered, or its connection is gone."""
         self.refused_requests = refused
         self._ssl_context = ssl_context
         self._buffer = memoryview(bytearray(_BUFFER))
@@ -309,8 +339,11 @@ class Connections:
         for connection in list(self._open):
             if not connection.is_answering:
                 connection.abort()
-        if answering := [each.task for each in self._open if each.task is not None]:
-            await asyncio.wait(answering, timeout=grace)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                while any(connection.is_answering for connection in self._open):
+                    await self.answered.wait()
+                    self.answered.clear()
         for connection in list(self._open):
             connection.abort()
         await asyncio.sleep(0)
@@ -329,6 +362,7 @@ class Connections:
     def closed(self, connection: Connection) -> None:
         """A connection is gone."""
         self._open.discard(connection)
+        self.answered.set()
 
     def _look(self) -> None:
         now = self.loop.time()

@@ -11,17 +11,18 @@ import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from functools import cached_property, partial
-from typing import Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import parse_qs
 
 from elasticjob.operator.hosting.host import Host
 from elasticjob.operator.metrics import Metrics
-from elasticjob.operator.server.answers import FormedAnswers, Gzipped, encode_heartbeat
+from elasticjob.operator.server.answers import FormedAnswers, encode_heartbeat
 from elasticjob.operator.server.auth import Caller
-from elasticjob.operator.server.connections import Connections, ServerLimits, raise_open_files
+from elasticjob.operator.server.connections import Call, Connections, HangUp, Reply, ServerLimits, raise_open_files
 from elasticjob.operator.server.http1 import Head
+from elasticjob.rendezvous.coordinator import WaitResult
 from elasticjob.rendezvous.protocol import (
     MAX_ROUND,
     MAX_WAIT_SECONDS,
@@ -29,6 +30,7 @@ from elasticjob.rendezvous.protocol import (
     PROTOCOL_VERSION,
     EndpointRequest,
     ErrorCode,
+    HeartbeatAnswer,
     HeartbeatRequest,
     JoinFormed,
     JoinRequest,
@@ -47,6 +49,9 @@ _PROTOCOL = PROTOCOL_HEADER.lower()
 class Identifies(Protocol):
     """Finds out who calls."""
 
+    def recognize(self, token: str) -> Caller | None:
+        """The pod that the token speaks for, None if `identify` has to be asked; `ProtocolError` if there is none."""
+
     async def identify(self, token: str) -> Caller:
         """The pod that the token speaks for; `ProtocolError` if there is none."""
 
@@ -54,7 +59,7 @@ class Identifies(Protocol):
 T = TypeVar("T")
 
 
-class _Call:
+class _Received:
     """One call as it was received. What is read from it is kept, since heartbeats come again and again as they are.
 
     Everything raises `ProtocolError` if it cannot be read.
@@ -96,7 +101,7 @@ class _Call:
         return cast(T, self._request)
 
 
-_Handler = Callable[[_Call, Caller], Awaitable[bytes | Gzipped]]
+_Handler = Callable[[_Received, Caller, Reply], HangUp | None]
 
 
 class RendezvousHttpServer:
@@ -164,54 +169,98 @@ class RendezvousHttpServer:
         if self._connections is not None:
             await self._connections.stop(grace)
 
-    def _read(self, head: Head, body: bytes) -> Callable[[], Awaitable[bytes | Gzipped]]:
-        return partial(self._answer, _Call(head, body))
+    def _read(self, head: Head, body: bytes) -> Call:
+        return partial(self._answer, _Received(head, body))
 
-    async def _answer(self, call: _Call) -> bytes | Gzipped:
+    def _answer(self, call: _Received, reply: Reply) -> HangUp | None:
         try:
-            caller = await self._identifies.identify(call.token)
-            self._host.authorize(call.path[0], namespace=caller.namespace, pod_uid=caller.pod_uid)
-            return await self._handler(call)(call, caller)
-        except ProtocolError as refusal:
-            self._host.count_refusal(refusal)
-            raise
+            caller = self._identifies.recognize(call.token)
+            if caller is not None:
+                return self._serve(call, caller, reply)
+            return _Identification(self._identify(call, reply)).hang_up
         except Exception as error:
-            log.exception("%s %s failed", call.head.method, call.head.target)
-            raise ProtocolError(ErrorCode.NOT_READY, "the operator failed to answer") from error
+            self._refuse(call, reply, error)
+            return None
 
-    def _handler(self, call: _Call) -> _Handler:
-        _, rest = call.path
+    async def _identify(self, call: _Received, reply: Reply) -> HangUp | None:
+        """Like `_answer`, where the API server has to be asked who calls."""
+        try:
+            return self._serve(call, await self._identifies.identify(call.token), reply)
+        except Exception as error:
+            self._refuse(call, reply, error)
+            return None
+
+    def _serve(self, call: _Received, caller: Caller, reply: Reply) -> HangUp | None:
+        run_id, rest = call.path
+        self._host.authorize(run_id, namespace=caller.namespace, pod_uid=caller.pod_uid)
         handler = self._handlers.get((call.head.method, rest[-1]))
         if handler is None or len(rest) not in (1, 3):
             raise _no_such_call()
-        return handler
+        return handler(call, caller, reply)
 
-    async def _join(self, call: _Call, caller: Caller) -> bytes | Gzipped:
-        answer = await self._host.join(call.path[0], caller.pod_uid, call.read(JoinRequest.from_json))
-        if isinstance(answer, JoinFormed):
-            return self._formed.encode(answer, gzip=call.head.takes_gzip)
-        return dumps(answer.to_json())
+    def _refuse(self, call: _Received, reply: Reply, error: Exception) -> None:
+        if not isinstance(error, ProtocolError):
+            log.error("%s %s failed", call.head.method, call.head.target, exc_info=error)
+            error = ProtocolError(ErrorCode.NOT_READY, "the operator failed to answer")
+        reply(self._host.count_refusal(error))
 
-    async def _heartbeat(self, call: _Call, caller: Caller) -> bytes:
+    def _join(self, call: _Received, caller: Caller, reply: Reply) -> HangUp:
+        request = call.read(JoinRequest.from_json)
+
+        def answered(result: WaitResult) -> None:
+            if isinstance(result, JoinFormed):
+                reply(self._formed.encode(result, gzip=call.head.takes_gzip))
+            else:
+                self._reply(reply, result)
+
+        return self._host.join(call.path[0], caller.pod_uid, request, answered=answered)
+
+    def _heartbeat(self, call: _Received, caller: Caller, reply: Reply) -> HangUp | None:
         request = call.read(HeartbeatRequest.from_json)
-        return encode_heartbeat(await self._host.heartbeat(call.path[0], caller.pod_uid, request))
+        answer = self._host.heartbeat(call.path[0], caller.pod_uid, request, answered=partial(self._reply, reply))
+        if isinstance(answer, HeartbeatAnswer):
+            reply(encode_heartbeat(answer))
+            return None
+        return answer
 
-    async def _leave(self, call: _Call, caller: Caller) -> bytes:
+    def _leave(self, call: _Received, caller: Caller, reply: Reply) -> None:
         self._host.leave(call.path[0], caller.pod_uid, call.read(LeaveRequest.from_json))
-        return b"{}"
+        reply(b"{}")
 
-    async def _publish(self, call: _Call, caller: Caller) -> bytes:
+    def _publish(self, call: _Received, caller: Caller, reply: Reply) -> None:
         request = call.read(EndpointRequest.from_json)
         self._host.publish(call.path[0], caller.pod_uid, _round_of(call), request)
-        return b"{}"
+        reply(b"{}")
 
-    async def _endpoint(self, call: _Call, caller: Caller) -> bytes:
-        wait = _wait_of(call)
-        endpoint = await self._host.endpoint(call.path[0], caller.pod_uid, _round_of(call), wait=wait)
-        return dumps(endpoint.to_json())
+    def _endpoint(self, call: _Received, caller: Caller, reply: Reply) -> HangUp:
+        round, answered = _round_of(call), partial(self._reply, reply)
+        return self._host.endpoint(call.path[0], caller.pod_uid, round, wait=_wait_of(call), answered=answered)
+
+    def _reply(self, reply: Reply, result: WaitResult) -> None:
+        """Answer a call that was held."""
+        if isinstance(result, HeartbeatAnswer):
+            reply(encode_heartbeat(result))
+        elif isinstance(result, ProtocolError):
+            reply(self._host.count_refusal(result))
+        else:
+            reply(dumps(result.to_json()))
 
 
-def _round_of(call: _Call) -> int:
+class _Identification:
+    """A call whose caller is being found out; after that, perhaps, a call that is held."""
+
+    def __init__(self, identify: Coroutine[Any, Any, HangUp | None]) -> None:
+        self._task = asyncio.get_running_loop().create_task(identify)
+
+    def hang_up(self) -> None:
+        """The caller does not wait any more."""
+        if not self._task.done():
+            self._task.cancel()
+        elif not self._task.cancelled() and (hang_up := self._task.result()) is not None:
+            hang_up()
+
+
+def _round_of(call: _Received) -> int:
     _, rest = call.path
     if len(rest) != 3 or rest[0] != "rounds":
         raise _no_such_call()
@@ -221,7 +270,7 @@ def _round_of(call: _Call) -> int:
     return int(text)
 
 
-def _wait_of(call: _Call) -> float:
+def _wait_of(call: _Received) -> float:
     text = parse_qs(call.query).get("wait", ["20"])[-1]
     with contextlib.suppress(ValueError):
         if 0.0 <= float(text) <= MAX_WAIT_SECONDS:

@@ -119,7 +119,10 @@ class Coordinator:
         if now - due > STALL:
             for session in self._members.sessions.values():
                 session.touch(now + self._members.window)
-        self._members.advance(now)
+        if self._members.is_calm(now):
+            self._members.scan(now)
+        else:
+            self._members.advance(now)
 
     def persisted(self, now: float) -> None:
         """The state that was to be stored is stored."""
@@ -212,7 +215,7 @@ class Coordinator:
             session.leaving = now if is_certain else now + LEFT_GRACE
             session.left_round = request.round
         # What follows is decided by the next tick, which is due now: nodes that leave together are looked at once.
-        self._members.scan_by(now)
+        self._members.advance_by(now)
 
     def publish(self, uid: str, round: int, request: EndpointRequest, now: float) -> None:
         """Rank 0 says where its store for the round listens."""

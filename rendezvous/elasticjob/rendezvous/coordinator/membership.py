@@ -41,6 +41,7 @@ class Membership:
         self.silent: frozenset[str] = frozenset()
         """UIDs of pods that have missed a keep-alive and are not lost yet."""
         self.scan_at: float | None = None
+        self._advance_at: float | None = None
         self._announced: dict[str, str | None] = {}
         self._restore(now)
         self.advance(now)
@@ -86,7 +87,8 @@ class Membership:
 
     def advance(self, now: float) -> None:
         """Bring the round in line with everything that is known."""
-        self.scan_at = self._next_scan(now)
+        self._advance_at = None
+        self.scan(now)
         if now >= self.held_until:
             self.unreported.clear()
         if self.rounds.pending is not None or self.rounds.state.closed is not None:
@@ -201,6 +203,22 @@ class Membership:
     def scan_by(self, deadline: float) -> None:
         """Look at all sessions at the deadline or before."""
         self.scan_at = deadline if self.scan_at is None else min(self.scan_at, deadline)
+
+    def advance_by(self, deadline: float) -> None:
+        """Something has happened that `advance` has to see at the deadline or before."""
+        self._advance_at = deadline if self._advance_at is None else min(self._advance_at, deadline)
+        self.scan_by(deadline)
+
+    def is_calm(self, now: float) -> bool:
+        """Whether nothing has happened and all nodes have called in time, so that `scan` is all that is to be done."""
+        held_until = self.held_until if self.unreported else None
+        deadlines = (self._advance_at, self.last_call_deadline, self.join_deadline, held_until)
+        is_due = any(deadline is not None and deadline <= now for deadline in deadlines)
+        return not is_due and all(now < _moment(session) for session in self.sessions.values())
+
+    def scan(self, now: float) -> None:
+        """Look at all sessions, and say when to look again."""
+        self.scan_at = self._next_scan(now)
 
     def waiting(self, message: str, now: float) -> JoinWaiting:
         """The answer to a join that has to go on waiting."""

@@ -25,7 +25,7 @@ async def taken_over(hosted: Hosted) -> None:
 
 async def form(hosted: Hosted, nodes: int) -> list[JoinFormed]:
     await taken_over(hosted)
-    answers = await asyncio.gather(*(hosted.host.join(RUN, f"uid-{index}", request()) for index in range(nodes)))
+    answers = await asyncio.gather(*(hosted.direct_join(RUN, f"uid-{index}", request()) for index in range(nodes)))
     assert all(isinstance(answer, JoinFormed) for answer in answers)
     return [answer for answer in answers if isinstance(answer, JoinFormed)]
 
@@ -64,7 +64,7 @@ async def test_nothing_is_told_twice_when_nothing_changes() -> None:
         told = len(hosted.changes)
         for number in range(5):
             hosted.host.apply(orders(1, join_timeout=600.0 + number))
-            await hosted.host.heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=1))
+            await hosted.direct_heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=1))
         await asyncio.sleep(0.1)
         assert len(hosted.changes) == told
 
@@ -99,13 +99,13 @@ async def test_a_lost_pod_reaches_survivors_by_orders() -> None:
         hosted.host.apply(replace(orders(2), nodes={"uid-0": node(0)}))
         view = await hosted.viewed(lambda view: view.state is RunState.REFORMING)
         assert "pod watch" in view.cause
-        assert (await hosted.host.heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=1))).waiting == 1
+        assert (await hosted.direct_heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=1))).waiting == 1
 
 
 async def test_deadlines_are_kept_without_any_call() -> None:
     async with serving(None, orders(3, last_call_timeout=0.2, keep_alive_interval=0.2)) as hosted:
         await taken_over(hosted)
-        calls = [hosted.host.join(RUN, f"uid-{index}", request()) for index in range(2)]
+        calls = [hosted.direct_join(RUN, f"uid-{index}", request()) for index in range(2)]
         answers = await asyncio.gather(*calls)
         assert {answer.world_size for answer in answers if isinstance(answer, JoinFormed)} == {2}
         view = await hosted.viewed(lambda view: view.round == 1 and view.state is not RunState.FORMED)
@@ -115,7 +115,7 @@ async def test_deadlines_are_kept_without_any_call() -> None:
 async def test_a_held_call_ends_in_its_own_time() -> None:
     async with serving(None, orders(2, min_nodes=2)) as hosted:
         await taken_over(hosted)
-        answer = await hosted.host.join(RUN, "uid-0", request(wait=0.05))
+        answer = await hosted.direct_join(RUN, "uid-0", request(wait=0.05))
         assert not isinstance(answer, JoinFormed)
         assert (answer.joined, answer.expected, answer.min_nodes) == (1, 2, 2)
 
@@ -123,12 +123,12 @@ async def test_a_held_call_ends_in_its_own_time() -> None:
 async def test_a_caller_that_hangs_up_is_not_answered_and_keeps_its_place() -> None:
     async with serving(None, orders(2)) as hosted:
         await taken_over(hosted)
-        call = asyncio.create_task(hosted.host.join(RUN, "uid-0", request()))
+        call = asyncio.create_task(hosted.direct_join(RUN, "uid-0", request()))
         await asyncio.sleep(0.02)
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
-        await hosted.host.join(RUN, "uid-1", request())
-        again = await hosted.host.join(RUN, "uid-0", request())
+        await hosted.direct_join(RUN, "uid-1", request())
+        again = await hosted.direct_join(RUN, "uid-0", request())
         assert isinstance(again, JoinFormed)
         assert again.round == 1
 
@@ -137,7 +137,7 @@ async def test_a_backend_that_is_away_delays_the_round_and_shows_why() -> None:
     async with serving(None, orders(1)) as hosted:
         await taken_over(hosted)
         hosted.cells[RUN].trouble = unreachable()
-        call = asyncio.create_task(hosted.host.join(RUN, "uid-0", request()))
+        call = asyncio.create_task(hosted.direct_join(RUN, "uid-0", request()))
         view = await hosted.viewed(lambda view: view.details)
         assert "connection refused" in view.details["storeError"]
         assert not view.failed
@@ -153,7 +153,7 @@ async def test_a_backend_that_is_away_at_first_is_asked_again() -> None:
     setting.cells[RUN].trouble = unreachable()
     async with serving(setting, orders(1)) as hosted:
         with pytest.raises(ProtocolError) as refused:
-            await hosted.host.join(RUN, "uid-0", request())
+            await hosted.direct_join(RUN, "uid-0", request())
         assert refused.value.code is ErrorCode.NOT_READY
         setting.cells[RUN].trouble = None
         await form(hosted, 1)
@@ -167,7 +167,7 @@ async def test_a_corrupt_state_fails_the_run_is_named_and_is_never_overwritten()
         view = await hosted.viewed(lambda view: view.failed)
         assert "the memory rendezvous state of job train/digits" in view.failed
         with pytest.raises(ProtocolError) as refused:
-            await hosted.host.join(RUN, "uid-0", request())
+            await hosted.direct_join(RUN, "uid-0", request())
         assert refused.value.code is ErrorCode.NOT_READY
         hosted.host.apply(orders(1, close=CloseReason.FAILED))
         await asyncio.sleep(0.05)
@@ -181,14 +181,14 @@ async def test_a_leader_that_was_replaced_falls_silent_and_says_so() -> None:
         assert stored is not None
         newer = decode(stored, source="test")
         hosted.cells[RUN].overwrite(encode(State(round=newer.round, epoch=4)))
-        calls = [hosted.host.join(RUN, uid, request(round=1)) for uid in ("uid-0", "uid-1")]
+        calls = [hosted.direct_join(RUN, uid, request(round=1)) for uid in ("uid-0", "uid-1")]
         for outcome in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(outcome, ProtocolError)
             assert outcome.code is ErrorCode.NOT_READY
         assert "epoch 4" in hosted.lost[0]
         assert hosted.host.view(RUN) is None
         with pytest.raises(ProtocolError):
-            await hosted.host.heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=1))
+            await hosted.direct_heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=1))
 
 
 async def test_a_caller_that_knows_a_newer_round_makes_an_old_leader_look() -> None:
@@ -196,7 +196,7 @@ async def test_a_caller_that_knows_a_newer_round_makes_an_old_leader_look() -> N
         await form(hosted, 1)
         hosted.cells[RUN].overwrite(encode(State(round=9, epoch=8)))
         with pytest.raises(ProtocolError):
-            await hosted.host.heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=9))
+            await hosted.direct_heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=9))
         await asyncio.wait_for(hosted.has_lost.wait(), 5)
 
 
@@ -218,7 +218,7 @@ async def test_the_next_leader_goes_on_where_the_last_one_was() -> None:
         await taken_over(hosted)
         assert (await hosted.viewed(lambda view: view.round == 1)).held
         for uid in ("uid-0", "uid-1"):
-            assert not (await hosted.host.heartbeat(RUN, uid, HeartbeatRequest(incarnation="a", round=1))).evicted
+            assert not (await hosted.direct_heartbeat(RUN, uid, HeartbeatRequest(incarnation="a", round=1))).evicted
         assert not (await hosted.viewed(lambda view: not view.held)).held
 
 
@@ -227,7 +227,7 @@ async def test_without_leadership_nothing_is_read_or_written() -> None:
     async with serving(setting, orders(1)) as hosted:
         await taken_over(hosted)
         hosted.host._states._require_leadership = _refuse
-        call = asyncio.create_task(hosted.host.join(RUN, "uid-0", request(wait=0.2)))
+        call = asyncio.create_task(hosted.direct_join(RUN, "uid-0", request(wait=0.2)))
         assert not isinstance(await call, JoinFormed)
         assert setting.cells[RUN].writes == 1
 
@@ -239,7 +239,7 @@ def _refuse() -> None:
 async def test_a_forgotten_run_is_unknown_and_its_callers_are_told() -> None:
     async with serving(None, orders(2)) as hosted:
         await taken_over(hosted)
-        call = asyncio.create_task(hosted.host.join(RUN, "uid-0", request()))
+        call = asyncio.create_task(hosted.direct_join(RUN, "uid-0", request()))
         await asyncio.sleep(0.02)
         hosted.host.forget(RUN)
         with pytest.raises(ProtocolError) as refused:
@@ -251,7 +251,7 @@ async def test_a_forgotten_run_is_unknown_and_its_callers_are_told() -> None:
 async def test_closing_answers_whoever_waits() -> None:
     async with serving(None, orders(2)) as hosted:
         await taken_over(hosted)
-        call = asyncio.create_task(hosted.host.join(RUN, "uid-0", request()))
+        call = asyncio.create_task(hosted.direct_join(RUN, "uid-0", request()))
         await asyncio.sleep(0.02)
         hosted.host.apply(orders(2, close=CloseReason.SUCCEEDED))
         with pytest.raises(ProtocolError) as refused:
@@ -263,7 +263,7 @@ async def test_closing_answers_whoever_waits() -> None:
 async def test_held_calls_are_bounded() -> None:
     async with serving(Setting(limits=HostLimits(held_calls=1)), orders(3, min_nodes=3)) as hosted:
         await taken_over(hosted)
-        call = asyncio.create_task(hosted.host.join(RUN, "uid-0", request()))
+        call = asyncio.create_task(hosted.direct_join(RUN, "uid-0", request()))
         await asyncio.sleep(0.02)
         status, body = await hosted.join("uid-1")
         assert (status, body["error"]["code"]) == (429, "overloaded")
@@ -276,7 +276,7 @@ async def test_membership_is_recorded_and_heartbeats_are_not() -> None:
     async with serving(None, orders(2)) as hosted:
         await form(hosted, 2)
         for _ in range(20):
-            await hosted.host.heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=1))
+            await hosted.direct_heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=1))
     names = [event["name"] for event in hosted.events]
     assert names.count("NodeJoined") == 2
     assert names.count("NodeRanked") == 2

@@ -91,7 +91,7 @@ async def test_an_endpoint_may_be_corrected_until_the_state_was_read() -> None:
         hosted.host.apply(orders(1, backend_conf={"endpoint": "right"}))
         await hosted.viewed(lambda view: view.taken_over)
         hosted.host.apply(orders(1, backend_conf={"endpoint": "other"}))
-        assert isinstance(await hosted.host.join(RUN, "uid-0", JOIN), JoinFormed)
+        assert isinstance(await hosted.direct_join(RUN, "uid-0", JOIN), JoinFormed)
         assert setting.cells["right"].writes == 2
         assert "other" not in setting.cells
 
@@ -149,7 +149,7 @@ async def test_a_late_write_is_counted_although_its_leader_has_ended_meanwhile()
     async with serving(setting, orders(1)) as hosted:
         await hosted.viewed(lambda view: view.taken_over)
         cell.is_slow = True
-        joining = asyncio.create_task(hosted.host.join(RUN, "uid-0", JOIN))
+        joining = asyncio.create_task(hosted.direct_join(RUN, "uid-0", JOIN))
         await asyncio.to_thread(cell.began.wait, 20)
     await asyncio.gather(joining, return_exceptions=True)
     cell.overwrite(encode(State(round=1, epoch=9)))

@@ -1,10 +1,20 @@
 """What a connection may cost, where a real one would need megabytes to show it."""
 
 import asyncio
-from functools import partial
+import itertools
+import re
+import sys
+from collections.abc import Callable
 
 from elasticjob.operator.metrics import Metrics
-from elasticjob.operator.server.connections import Call, Connection, Connections, ServerLimits
+from elasticjob.operator.server.connections import (
+    Call,
+    Connection,
+    Connections,
+    HangUp,
+    Reply,
+    ServerLimits,
+)
 from elasticjob.operator.server.http1 import Head
 
 
@@ -27,12 +37,80 @@ class FullTransport(asyncio.Transport):
         self.connection.connection_lost(None)
 
 
-async def answer(head: Head, body: bytes) -> bytes:
-    return b"{}"
+class KeptTransport(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+
+    def write(self, data: object) -> None:
+        assert isinstance(data, bytes)
+        self.written += data
+
+    def is_closing(self) -> bool:
+        return False
+
+    def abort(self) -> None:
+        pass
 
 
 def read(head: Head, body: bytes) -> Call:
-    return partial(answer, head, body)
+    return lambda reply: reply(b"{}")
+
+
+def connections_with(reads: Callable[[Head, bytes], Call]) -> Connections:
+    return Connections(reads, limits=ServerLimits(), ssl_context=None, refused=lambda refusal: None, metrics=Metrics())
+
+
+async def test_a_request_that_comes_again_as_it_was_is_not_read_again() -> None:
+    bodies: list[bytes] = []
+
+    def reading(head: Head, body: bytes) -> Call:
+        bodies.append(body)
+        return lambda reply: reply(body)
+
+    connections = connections_with(reading)
+    connection, transport = Connection(connections), KeptTransport()
+    connection.connection_made(transport)
+    for body in (b"one", b"one", b"one", b"two", b"one"):
+        connection.data_received(b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\n" + body)
+    assert bodies == [b"one", b"two", b"one"]
+    assert re.findall(rb"(one|two)", transport.written) == [b"one", b"one", b"one", b"two", b"one"]
+    await connections.stop(0.0)
+
+
+async def test_any_number_of_requests_that_arrive_together_are_answered_in_order() -> None:
+    numbers = itertools.count()
+    connections = connections_with(lambda head, body: lambda reply: reply(b"<%d>" % next(numbers)))
+    connection, transport = Connection(connections), KeptTransport()
+    connection.connection_made(transport)
+    count = sys.getrecursionlimit() + 100
+    connection.data_received(b"GET / HTTP/1.1\r\n\r\n" * count)
+    for _ in range(count):
+        await asyncio.sleep(0)
+    found = re.findall(rb"<(\d+)>", transport.written)
+    assert [int(number) for number in found] == list(range(count))
+    await connections.stop(0.0)
+
+
+async def test_a_caller_that_hangs_up_is_not_answered() -> None:
+    hung_up: list[str] = []
+    replies: list[Reply] = []
+
+    def held(reply: Reply) -> HangUp:
+        replies.append(reply)
+        return lambda: hung_up.append("hung up")
+
+    connections = connections_with(lambda head, body: held)
+    connection, transport = Connection(connections), KeptTransport()
+    connection.connection_made(transport)
+    connection.data_received(b"GET / HTTP/1.1\r\n\r\n")
+    connection.connection_lost(None)
+    replies[0](b"{}")
+    assert hung_up == ["hung up"]
+    assert transport.written == b""
+    await connections.stop(0.0)
 
 
 async def test_a_client_that_does_not_take_its_answer_is_cut_and_counted() -> None:

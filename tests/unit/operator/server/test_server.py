@@ -42,6 +42,15 @@ async def test_joining_answers_rank_and_members() -> None:
         }
 
 
+async def test_a_caller_about_whom_somebody_has_to_be_asked_is_answered_all_the_same() -> None:
+    async with serving(None, orders(1)) as hosted:
+        await hosted.viewed(lambda view: view.taken_over)
+        status, answer = await hosted.join("uid-0?")
+        assert (status, answer["state"]) == (200, "formed")
+        status, _ = await hosted.beat(7, "uid-0?")
+        assert status == 503
+
+
 async def test_a_node_that_has_to_wait_is_told_what_for() -> None:
     async with serving(None, orders(2, min_nodes=2)) as hosted:
         await hosted.viewed(lambda view: not view.failed)
