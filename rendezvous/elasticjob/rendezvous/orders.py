@@ -59,6 +59,11 @@ class NodeFacts:
     reason: str = ""
 
 
+def is_served(fact: NodeFacts | None) -> bool:
+    """Whether calls of the pod are served."""
+    return fact is not None and fact.phase in (NodePhase.ALIVE, NodePhase.DRAINING)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunOrders:
     """Everything that the operator wants of one run.

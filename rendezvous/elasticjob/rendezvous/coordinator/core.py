@@ -23,7 +23,7 @@ from elasticjob.rendezvous.coordinator.membership import Membership
 from elasticjob.rendezvous.coordinator.sessions import Session, dead
 from elasticjob.rendezvous.coordinator.verdict import Detector
 from elasticjob.rendezvous.coordinator.view import view_of
-from elasticjob.rendezvous.orders import NodeFacts, NodePhase, RunOrders, RunView
+from elasticjob.rendezvous.orders import NodeFacts, NodePhase, RunOrders, RunView, is_served
 from elasticjob.rendezvous.protocol import (
     MAX_WAIT_SECONDS,
     Closed,
@@ -88,9 +88,7 @@ class Coordinator:
         """When `tick` is to be called next; None if nothing is due."""
         if self._rounds.pending is not None or self._rounds.state.closed is not None:
             return None
-        held_until = self._members.held_until if self._members.unreported else None
-        deadlines = (self._members.scan_at, self._members.last_call_deadline, self._members.join_deadline, held_until)
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        return min((due for due in (self._members.scan_at, *self._members.deadlines) if due is not None), default=None)
 
     @property
     def is_idle(self) -> bool:
@@ -109,7 +107,7 @@ class Coordinator:
         if orders != self.orders:
             self._members.follow(orders, now)
             self._refused &= orders.nodes.keys()
-            self._release_beats([uid for uid in self._beats if not _is_alive(orders.nodes.get(uid))])
+            self._release_beats([uid for uid in self._beats if not is_served(orders.nodes.get(uid))])
 
     def tick(self, now: float) -> None:
         """Do what is due."""
@@ -279,7 +277,7 @@ class Coordinator:
             raise ProtocolError(ErrorCode.UNKNOWN_NODE, "the operator has not seen this pod yet")
         session = self._members.sessions.get(uid)
         is_retired = session is not None and incarnation in session.retired
-        if fact is None or not _is_alive(fact) or is_retired:
+        if fact is None or not is_served(fact) or is_retired:
             pod = self._members.fenced.pod(uid) if fact is None else fact.pod
             self._note_refusal(uid, pod, "it is dead or replaced")
             raise dead(pod)
@@ -380,7 +378,7 @@ class Coordinator:
         usual = self._beat(waiting=nodes_waiting(self._rounds.state, round=self.round), closed=closed)
         for uid, waiter in released:
             fact = self.orders.nodes.get(uid)
-            if closed is None and not _is_alive(fact):
+            if closed is None and not is_served(fact):
                 pod = self._members.fenced.pod(uid) if fact is None else fact.pod
                 self._effect(Answer(waiter=waiter, result=dead(pod)))
             elif closed is None and not self._rounds.knows(uid):
@@ -400,8 +398,3 @@ def _beat_answer(
     return HeartbeatAnswer(
         round=round, waiting=waiting, closed=closed, evicted=evicted, interval_seconds=interval_seconds
     )
-
-
-def _is_alive(fact: NodeFacts | None) -> bool:
-    """Whether calls of the pod are served."""
-    return fact is not None and fact.phase in (NodePhase.ALIVE, NodePhase.DRAINING)

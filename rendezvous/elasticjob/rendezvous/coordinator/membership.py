@@ -75,6 +75,12 @@ class Membership:
         """When the run fails for lack of nodes; None once it has failed."""
         return None if self.failed else self.rounds.join_deadline
 
+    @property
+    def deadlines(self) -> tuple[float | None, ...]:
+        """When `advance` is due, whatever the sessions do."""
+        held_until = self.held_until if self.unreported else None
+        return self._advance_at, self.last_call_deadline, self.join_deadline, held_until
+
     def follow(self, orders: RunOrders, now: float) -> None:
         """New orders replace the earlier ones."""
         before, self.orders = self.orders, orders
@@ -207,18 +213,11 @@ class Membership:
     def advance_by(self, deadline: float) -> None:
         """Something has happened that `advance` has to see at the deadline or before."""
         self._advance_at = deadline if self._advance_at is None else min(self._advance_at, deadline)
-        self.scan_by(deadline)
 
     def is_calm(self, now: float) -> bool:
         """Whether nothing has happened and all nodes have called in time, so that `scan` is all that is to be done."""
-        held_until = self.held_until if self.unreported else None
-        deadlines = (self._advance_at, self.last_call_deadline, self.join_deadline, held_until)
-        is_due = any(deadline is not None and deadline <= now for deadline in deadlines)
-        return not is_due and all(now < _moment(session) for session in self.sessions.values())
-
-    def scan(self, now: float) -> None:
-        """Look at all sessions, and say when to look again."""
-        self.scan_at = self._next_scan(now)
+        is_due = any(deadline is not None and deadline <= now for deadline in self.deadlines)
+        return not is_due and all(now < session.lost_at for session in self.sessions.values())
 
     def waiting(self, message: str, now: float) -> JoinWaiting:
         """The answer to a join that has to go on waiting."""
@@ -254,8 +253,8 @@ class Membership:
                 self.fenced.add(node.key, node.name)
         self.unreported = set(state.participants)
 
-    def _next_scan(self, now: float) -> float | None:
-        """Drop sessions of pods that are gone; when the first of the others may fall silent."""
+    def scan(self, now: float) -> None:
+        """Drop sessions of pods that are gone, and look again when the first of the others may fall silent."""
         known = self.rounds.state.nodes.keys() | self.orders.nodes.keys()
         if self.rounds.pending is not None:
             known |= self.rounds.pending.participants.keys()
@@ -265,8 +264,8 @@ class Membership:
         if silent != self.silent:
             self.silent = silent
             self.effects.append(Changed())
-        moments = [(_moment(session), self._silent_from(session)) for session in self.sessions.values()]
-        return min((moment for both in moments for moment in both if moment > now), default=None)
+        moments = [(session.lost_at, self._silent_from(session)) for session in self.sessions.values()]
+        self.scan_at = min((moment for both in moments for moment in both if moment > now), default=None)
 
     def _silent_from(self, session: Session) -> float:
         """When it will have missed a keep-alive, if it does not call before."""
@@ -396,7 +395,3 @@ class Membership:
         waiters: Iterable[Waiter] = list(self.endpoint_waiters)
         self.endpoint_waiters.clear()
         self.effects.extend(Answer(waiter=waiter, result=result) for waiter in waiters)
-
-
-def _moment(session: Session) -> float:
-    return session.alive_until if session.leaving is None else min(session.alive_until, session.leaving)

@@ -58,6 +58,11 @@ class Session:
         """The node in messages."""
         return f"node {self.index} ({self.pod})"
 
+    @property
+    def lost_at(self) -> float:
+        """When it counts as lost or gone, unless it calls before."""
+        return self.alive_until if self.leaving is None else min(self.alive_until, self.leaving)
+
     def adopt(self, incarnation: str) -> bool:
         """Take over the incarnation that calls. True if it replaces another one."""
         replaces = self.incarnation is not None and self.incarnation != incarnation
