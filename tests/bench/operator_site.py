@@ -45,10 +45,11 @@ class Process:
     port: int = 0
     health_port: int = 0
 
-    def cpu_seconds(self) -> float:
-        """CPU time of all its threads so far."""
-        tasks = Path(f"/proc/{self.started.identity.pid}/task").iterdir()
-        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+    def cpu_seconds(self, thread: str | None = None) -> float:
+        """CPU time of all its threads so far, or of those with this name."""
+        tasks = list(Path(f"/proc/{self.started.identity.pid}/task").iterdir())
+        named = [task for task in tasks if thread in (None, (task / "comm").read_text().strip())]
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in named) / 1e9
 
     def mib(self) -> float:
         """Resident memory."""

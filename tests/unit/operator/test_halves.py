@@ -1,4 +1,5 @@
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,10 @@ from elasticjob.operator.metrics import Metrics
 from elasticjob.operator.work_queue import Backoff
 
 QUICK = RestartPolicy(pauses=Backoff(base=0.001, limit=0.001), most=3, grace_seconds=1.0)
+
+
+def thread_name() -> str:
+    return Path("/proc/thread-self/comm").read_text().strip()
 
 
 def keeper(main: Main, policy: RestartPolicy = QUICK) -> Keeper:
@@ -30,6 +35,18 @@ async def test_a_part_runs_on_a_loop_of_its_own() -> None:
     await asyncio.gather(task, return_exceptions=True)
     assert loops[0] is not here
     assert loops[0].is_closed()
+
+
+async def test_the_thread_of_a_part_bears_its_name_for_the_system_too() -> None:
+    names: list[str] = []
+
+    async def main(stop: asyncio.Event) -> None:
+        names.append(thread_name())
+        raise RuntimeError("enough")
+
+    with pytest.raises(GaveUp):
+        await keeper(main).run()
+    assert set(names) == {"part"}
 
 
 async def test_a_part_that_fails_is_started_again() -> None:
