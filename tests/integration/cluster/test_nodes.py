@@ -21,7 +21,8 @@ from tests.cluster.paths import REPOSITORY
 from tests.cluster.processes import CLUSTER_TAG, tagged, wait_until
 from tests.cluster.state import FULL, all_records, cluster_directory, load
 
-pytestmark = pytest.mark.timeout(600, func_only=True)
+# In one worker, so that none waits for the other's cluster.
+pytestmark = [pytest.mark.timeout(600, func_only=True), pytest.mark.xdist_group("nodes")]
 
 # Other test processes have clusters of their own.
 NAME = f"nodes-{os.getpid()}"
