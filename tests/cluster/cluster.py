@@ -30,6 +30,7 @@ from tests.cluster.kubectl import Helm, Kubectl
 from tests.cluster.locks import exclusive
 from tests.cluster.processes import Started, wait_until
 from tests.cluster.progress import say, step
+from tests.cluster.raw_api import RawApi
 from tests.cluster.state import CONTROL_PLANE, FULL, Record, all_records, check_name, create, load, save
 
 DEFAULT_NAME = "main"
@@ -93,8 +94,7 @@ class Cluster:
 
     def namespace(self, *, restricted: bool = False) -> contextlib.AbstractContextManager[str]:
         """A namespace with a name of its own; `restricted` enforces that Pod Security profile in it."""
-        has_controllers = "kube-controller-manager" in self.record.processes
-        return self.kubectl.namespace(restricted=restricted, has_controllers=has_controllers)
+        return RawApi(self.record).namespace(restricted=restricted)
 
     def service_account_kubeconfig(
         self, namespace: str, account: str, *, seconds: int = 3600, path: Path | None = None
