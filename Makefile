@@ -11,7 +11,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SOURCES := events rendezvous operator tests examples
 # Tests wait as much as they compute.
-WORKERS := $(shell echo $$(( 2 * $$(nproc) )))
+WORKERS = $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )))
 
 # Compiled once, not by each of the hundreds of processes that the tests start.
 unexport PYTHONDONTWRITEBYTECODE
@@ -46,7 +46,7 @@ prepare: $(READY) ## Build and cache the slow parts: Kubernetes, images, torch
 	@$(BIN)/python -m tests.cluster prepare
 
 test-integration: $(READY) ## Tests against a real API server and real etcd
-	@$(BIN)/python -m pytest tests/integration -q -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest tests/integration -q -n 3 --dist loadgroup
 
 test-e2e: $(READY) ## Tests on a real cluster with real nodes, Helm and torchrun
 	@$(BIN)/python -m pytest tests/e2e -q
