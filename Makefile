@@ -10,6 +10,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SOURCES := events rendezvous operator tests examples
+# Tests wait as much as they compute.
+WORKERS = $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )))
+
+# Compiled once, not by each of the hundreds of processes that the tests start.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test lint test-unit test-simulation test-integration test-e2e bench cluster-up cluster-down prepare format lock clean
 
@@ -32,7 +37,7 @@ format: $(READY) ## Format the sources
 	@$(BIN)/ruff check --fix $(SOURCES)
 
 test-unit: $(READY) ## Tests that need nothing but Python
-	@$(BIN)/python -m pytest tests/unit -q -n auto
+	@$(BIN)/python -m pytest tests/unit -q -n $(WORKERS)
 
 test-simulation: $(READY) ## Random schedules in virtual time
 	@$(BIN)/python -m pytest tests/simulation -q -n auto
@@ -41,7 +46,7 @@ prepare: $(READY) ## Build and cache the slow parts: Kubernetes, images, torch
 	@$(BIN)/python -m tests.cluster prepare
 
 test-integration: $(READY) ## Tests against a real API server and real etcd
-	@$(BIN)/python -m pytest tests/integration -q -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest tests/integration -q -n 3 --dist loadgroup
 
 test-e2e: $(READY) ## Tests on a real cluster with real nodes, Helm and torchrun
 	@$(BIN)/python -m pytest tests/e2e -q

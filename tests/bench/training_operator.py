@@ -9,14 +9,11 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.build import BUILD_TIMEOUT, compile_package, find_go, minimum_go, source_key
+from tests.cluster.build import BUILD_TIMEOUT, PEER_SOURCE, compile_package, find_go, minimum_go, peer_directory
 from tests.cluster.commands import run
 from tests.cluster.locks import exclusive
-from tests.cluster.paths import cache_dir
 from tests.cluster.progress import say
 
-SOURCE = Path(__file__).resolve().parent / "peers" / "training_operator"
-SOURCES = ("go.mod", "go.sum", "main.go")
 MODULE = "github.com/kubeflow/training-operator"
 DEFINITION = "kubeflow.org_pytorchjobs.yaml"
 
@@ -31,7 +28,7 @@ class TrainingOperator:
 
 def training_operator() -> TrainingOperator:
     """The peer; builds it when this machine has none of these sources yet."""
-    target = cache_dir() / f"training-operator-{source_key(SOURCE, SOURCES)}"
+    target = peer_directory()
     if not target.is_dir():
         with exclusive("build-peer", timeout=BUILD_TIMEOUT, waiting_for="build of the training-operator"):
             if not target.is_dir():
@@ -40,12 +37,12 @@ def training_operator() -> TrainingOperator:
 
 
 def _build(target: Path) -> None:
-    go = find_go(minimum_go((SOURCE / "go.mod").read_text()))
+    go = find_go(minimum_go((PEER_SOURCE / "go.mod").read_text()))
     say(f"building the training-operator with {go}; this takes 2 to 6 minutes, once per machine")
     scratch = target.with_name(f"{target.name}.part")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
-    compile_package(go, source=SOURCE, output=scratch / "training-operator", flags="-s -w")
-    module = run([go, "list", "-m", "-f", "{{.Dir}}", MODULE], timeout=300, cwd=SOURCE).strip()
+    compile_package(go, source=PEER_SOURCE, output=scratch / "training-operator", flags="-s -w")
+    module = run([go, "list", "-m", "-f", "{{.Dir}}", MODULE], timeout=300, cwd=PEER_SOURCE).strip()
     shutil.copyfile(Path(module) / "manifests" / "base" / "crds" / DEFINITION, scratch / DEFINITION)
     scratch.rename(target)

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.cluster import cluster as clusters
-from tests.cluster.build import PROGRAMS, binaries
+from tests.cluster.build import PROGRAMS, binaries, outdated_builds
 from tests.cluster.cleanup import prune
 from tests.cluster.cluster import DEFAULT_NAME, DEFAULT_NODES, Cluster
 from tests.cluster.errors import ClusterError
 from tests.cluster.image_sets import dependencies_layer, operator_image, operator_image_name, python_image
 from tests.cluster.packages import ETCD_V2_PACKAGES, IMAGE_PACKAGES, NODE_PACKAGES, PROMETHEUS_PACKAGES, ensure
-from tests.cluster.paths import REPOSITORY, cache_dir
+from tests.cluster.paths import REPOSITORY
 from tests.cluster.processes import log_tail
 from tests.cluster.state import CONTROL_PLANE, FULL, all_records
 from tests.cluster.torch_packages import torch_site_packages
@@ -161,11 +161,9 @@ def _bin(options: argparse.Namespace) -> None:
 def _prune(_options: argparse.Namespace) -> None:
     for name in prune():
         print(f"removed cluster {name}")
-    present = binaries()
-    for path in cache_dir().glob("binaries-*"):
-        if path != present:
-            shutil.rmtree(path)
-            print(f"removed {path}")
+    for path in outdated_builds():
+        shutil.rmtree(path)
+        print(f"removed {path}")
 
 
 if __name__ == "__main__":

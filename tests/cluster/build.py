@@ -32,6 +32,8 @@ PROGRAMS = (
     "kubelet",
 )
 SOURCES = ("go.mod", "go.sum", "main.go", "pause/main.go")
+PEER_SOURCE = BINARIES_SOURCE.parents[1] / "bench" / "peers" / "training_operator"
+PEER_SOURCES = ("go.mod", "go.sum", "main.go")
 BUILD_TIMEOUT = 3600.0
 
 
@@ -75,6 +77,18 @@ def binaries() -> Path:
         if not target.is_dir():
             _build(target)
     return target
+
+
+def peer_directory() -> Path:
+    """The place in the cache of the peer that benchmarks compare with; `tests.bench` builds it."""
+    return cache_dir() / f"training-operator-{source_key(PEER_SOURCE, PEER_SOURCES)}"
+
+
+def outdated_builds() -> list[Path]:
+    """What was built of older sources, half-made builds too."""
+    present = {cache_dir() / f"binaries-{source_key()}", peer_directory()}
+    found = (path for kind in ("binaries", "training-operator") for path in cache_dir().glob(f"{kind}-*"))
+    return sorted(path for path in found if path not in present)
 
 
 def _build(target: Path) -> None:

@@ -24,11 +24,13 @@ from tests.cluster.control_plane import LOCAL_CONTROLLERS, Files, Options, serve
 from tests.cluster.errors import ClusterError
 from tests.cluster.etcd import start_etcd
 from tests.cluster.full import FULL_PORTS, Nodes, node_lease, start_nodes, wait_for_node
+from tests.cluster.kept_logs import keep
 from tests.cluster.kubeconfig import bearer_token, kubeconfig, write_kubeconfig
 from tests.cluster.kubectl import Helm, Kubectl
 from tests.cluster.locks import exclusive
 from tests.cluster.processes import Started, wait_until
 from tests.cluster.progress import say, step
+from tests.cluster.raw_api import RawApi
 from tests.cluster.state import CONTROL_PLANE, FULL, Record, all_records, check_name, create, load, save
 
 DEFAULT_NAME = "main"
@@ -92,8 +94,7 @@ class Cluster:
 
     def namespace(self, *, restricted: bool = False) -> contextlib.AbstractContextManager[str]:
         """A namespace with a name of its own; `restricted` enforces that Pod Security profile in it."""
-        has_controllers = "kube-controller-manager" in self.record.processes
-        return self.kubectl.namespace(restricted=restricted, has_controllers=has_controllers)
+        return RawApi(self.record).namespace(restricted=restricted)
 
     def service_account_kubeconfig(
         self, namespace: str, account: str, *, seconds: int = 3600, path: Path | None = None
@@ -168,11 +169,13 @@ def up(
 ) -> Cluster:
     """A running cluster with this name: the one that is there when it is healthy, else a new one.
 
-    `owned`: it belongs to this process, and `prune` may take it down when this process is gone.
+    `owned`: it belongs to this process, and `prune` may take it down when this process is gone. One that belongs to
+    another process is refused: that process ends it when it likes.
     """
     check_name(name)
     binaries()
     with _operating(name), _alone(name, level=level):
+        _check_owner(name)
         found = find(name)
         if found is not None:
             return _reusable(found, level=level)
@@ -200,6 +203,12 @@ def down(name: str = DEFAULT_NAME) -> bool:
             return False
         take_down(record)
         return True
+
+
+def _check_owner(name: str) -> None:
+    record = load(name)
+    if record is not None and record.is_anothers():
+        raise ClusterError(f"cluster {name} belongs to another process, which still runs: choose another name")
 
 
 def _ports(level: str, node_count: int) -> Sequence[str]:
@@ -306,7 +315,7 @@ def _taken_down_on_failure(record: Record) -> Iterator[None]:
         try:
             yield
         except BaseException:
-            say(f"cluster {record.name} did not come up: removing it again")
+            say(f"cluster {record.name} did not come up: removing it again; its logs are in {keep(record)}")
             take_down(load(record.name) or record)
             raise
 
@@ -329,7 +338,11 @@ def _termination_raises() -> Iterator[None]:
 
 
 def find_full() -> Cluster | None:
-    """The full cluster of this machine, if one is up and healthy; waits for one that is being started."""
+    """The full cluster of this machine, if one is up and healthy; waits for one that is being started.
+
+    One that belongs to another process counts for nothing: it may be gone at any moment.
+    """
     with exclusive("full", timeout=_LOCK_SECONDS, waiting_for="start of a full cluster"):
-        found = (find(record.name) for record in all_records() if record.level == FULL)
+        usable = (record for record in all_records() if record.level == FULL and not record.is_anothers())
+        found = (find(record.name) for record in usable)
         return next((cluster for cluster in found if cluster is not None), None)

@@ -7,7 +7,8 @@ process be killed, the next one that starts a cluster removes what it left (see 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,14 @@ from tests.cluster import cluster as clusters
 from tests.cluster.cleanup import prune
 from tests.cluster.cluster import Cluster
 from tests.cluster.etcd_server import EtcdServer, etcd_server
+from tests.cluster.kept_logs import own_records, report
+from tests.cluster.locks import exclusive
 from tests.cluster.state import CONTROL_PLANE, FULL
 from tests.cluster.torch_packages import torch_site_packages
 
 _SLOW_FIXTURES = frozenset({"control_plane", "etcd_v2", "etcd_v3", "full_cluster", "namespace", "torch_packages"})
 _TEST_SECONDS = 180
+_OTHERS_SECONDS = 3600.0
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
@@ -29,6 +33,20 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
         uses = set(getattr(item, "fixturenames", ()))
         if uses & _SLOW_FIXTURES and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_TEST_SECONDS, func_only=True))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep the logs of this process's clusters when a test fails, and say where they are."""
+    made = yield
+    if made.failed and (records := own_records()):
+        made.sections.append(("clusters", report(records)))
+    return made
+
+
+def sole_use_of_nodes() -> AbstractContextManager[None]:
+    """Hold the machine's one place for a cluster with nodes; other test processes wait for it."""
+    return exclusive("nodes", timeout=_OTHERS_SECONDS, waiting_for="other tests that need a cluster with nodes")
 
 
 def _own_name(kind: str) -> str:
@@ -80,11 +98,12 @@ def full_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         return
     if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1:
         pytest.fail("several test processes cannot share a cluster that one of them starts: run with -n 0, or up first")
-    cluster = clusters.up(level=FULL, name="e2e", owned=True)
-    try:
-        yield cluster
-    finally:
-        clusters.down(cluster.name)
+    with sole_use_of_nodes():
+        cluster = clusters.up(level=FULL, name=_own_name("e2e"), owned=True)
+        try:
+            yield cluster
+        finally:
+            clusters.down(cluster.name)
 
 
 @pytest.fixture(scope="session")

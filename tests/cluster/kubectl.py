@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,21 +41,6 @@ class Kubectl:
     def exists(self, *args: str) -> bool:
         """Whether `kubectl get <args>` finds anything."""
         return bool(self("get", *args, "--ignore-not-found", "-o", "name").strip())
-
-    @contextlib.contextmanager
-    def namespace(self, *, restricted: bool = False, has_controllers: bool = True) -> Iterator[str]:
-        """A namespace with a name of its own, deleted at the end (without waiting for it to be gone)."""
-        name = f"t-{uuid.uuid4().hex[:10]}"
-        labels = {"pod-security.kubernetes.io/enforce": "restricted"} if restricted else {}
-        metadata = {"name": name, "labels": labels}
-        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-        try:
-            if has_controllers:
-                # Pods are refused until the controller-manager has made the default service account.
-                self("-n", name, "wait", "--for=create", "serviceaccount/default", "--timeout=90s", timeout=100)
-            yield name
-        finally:
-            self("delete", "namespace", name, "--wait=false")
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ _TAIL_LINES = 25
 _EXEC_SECONDS = 5.0
 _EXEC_POLL_SECONDS = 0.001
 _PROC = Path("/proc")
+# In front of a command: the program is asked to end when the process that starts it ends, however that comes about.
+ENDS_WITH_STARTER = ("setpriv", "--pdeathsig", "TERM")
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,10 @@ class Record:
         """Whether the process that this cluster belongs to is gone."""
         return self.owner is not None and not self.owner.alive()
 
+    def is_anothers(self) -> bool:
+        """Whether this cluster belongs to a process that runs and is not this one."""
+        return self.owner is not None and self.owner.pid != os.getpid() and self.owner.alive()
+
     def healthy(self) -> bool:
         """Whether it became ready and every process that was written down still runs."""
         return self.ready and all(process.alive() for process in self.processes.values())

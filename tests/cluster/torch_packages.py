@@ -19,6 +19,9 @@ NEWEST = "2.15.0"
 # From this version on torch works with NumPy 2 (an older one crashes on import with it).
 _NUMPY_2_SINCE = (2, 3)
 _TIMEOUT = 3600.0
+_COMPILED = ".compiled"
+# What agents and training processes load. Compiled once, it is not by each of the many processes that do.
+_LOADED = "torch, torch.distributed.run, torch.nn.parallel, torch.utils.data, sklearn.datasets"
 
 
 def torch_requirements(version: str) -> list[str]:
@@ -35,6 +38,9 @@ def torch_site_packages(version: str | None = None) -> Path:
         with exclusive(f"torch-{wanted}", timeout=_TIMEOUT, waiting_for=f"installation of torch {wanted}"):
             if not target.is_dir():
                 _install(wanted, target)
+    if not (target / _COMPILED).exists():
+        with exclusive(f"torch-{wanted}", timeout=_TIMEOUT, waiting_for=f"compilation of torch {wanted}"):
+            _compile(target)
     return target
 
 
@@ -51,3 +57,10 @@ def _install(version: str, target: Path) -> None:
         # Pods run as another user than the one who installs.
         run(["chmod", "-R", "a+rX", site], timeout=300)
         site.rename(target)
+
+
+def _compile(site: Path) -> None:
+    paths = {"PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": ""}
+    run([image_python(), "-c", f"import {_LOADED}"], timeout=300, env=paths)
+    run(["chmod", "-R", "a+rX", site], timeout=300)
+    (site / _COMPILED).touch()

@@ -136,15 +136,23 @@ class Actor:
     async def _create(self, owner: Owner, resource: Resource, body: Body) -> None:
         if not self._is_wanted(owner):
             return
+        namespace = owner.key.namespace
         try:
-            created = await self._cluster.create(resource, body, namespace=owner.key.namespace)
+            created = await self._cluster.create(resource, body, namespace=namespace)
         except AlreadyExists:
-            created = await self._existing(owner, resource, body["metadata"]["name"])
+            found = await self._existing(owner, resource, body["metadata"]["name"])
+            created = found or await self._cluster.create(resource, body, namespace=namespace)
         self._cache.see(resource, created)
 
-    async def _existing(self, owner: Owner, resource: Resource, name: str) -> Body:
-        """The object that has the name, if it is this job's: an earlier call was carried out but not answered."""
-        found = await self._cluster.get(resource, namespace=owner.key.namespace, name=name)
+    async def _existing(self, owner: Owner, resource: Resource, name: str) -> Body | None:
+        """The object that has the name, if it is this job's: an earlier call was carried out but not answered.
+
+        None if it has just gone: then the name is free.
+        """
+        try:
+            found = await self._cluster.get(resource, namespace=owner.key.namespace, name=name)
+        except NotFound:
+            return None
         if controller_uid(found) == owner.uid:
             return found
         if _belonged_to_predecessor(found, owner):

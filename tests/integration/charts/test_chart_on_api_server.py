@@ -82,7 +82,9 @@ def test_examples_are_admitted_and_their_pods_restricted(
     assert "pod/pod" in dry_run(control_plane, [as_pod(job["spec"]["template"])], "-n", restricted)
 
 
-def test_the_operator_may_do_its_work_and_nothing_else(control_plane: Cluster, namespace: str, render: Render) -> None:
+def test_the_operator_may_do_its_work_and_nothing_else(
+    control_plane: Cluster, namespace: str, defined: None, render: Render
+) -> None:
     objects = render(namespace=namespace)
     account = f"system:serviceaccount:{namespace}:{ACCOUNT}"
     control_plane.kubectl.apply(*(one for one in objects if "Role" in one["kind"]))
@@ -101,7 +103,7 @@ def test_the_operator_may_do_its_work_and_nothing_else(control_plane: Cluster, n
 
 
 def test_a_namespaced_operator_may_do_nothing_elsewhere(
-    control_plane: Cluster, namespace: str, restricted: str, render: Render
+    control_plane: Cluster, namespace: str, restricted: str, defined: None, render: Render
 ) -> None:
     objects = render("scope=namespace", f"watchNamespaces={{{restricted}}}", namespace=namespace)
     account = f"system:serviceaccount:{namespace}:{ACCOUNT}"

@@ -61,7 +61,7 @@ def objects(helm: Helm, monitored_namespace: str) -> Objects:
 def monitored_namespace(control_plane: Cluster) -> Iterator[str]:
     control_plane.kubectl("apply", "--server-side", "-f", str(PATH))
     control_plane.kubectl("wait", "--for=condition=Established", "crd/elasticjobs.elasticjob.dev", "--timeout=30s")
-    with control_plane.kubectl.namespace() as namespace:
+    with control_plane.namespace() as namespace:
         yield namespace
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,15 +14,18 @@ import pytest
 from tests.cluster import cgroups, host, network, packages
 from tests.cluster import cluster as clusters
 from tests.cluster.build import binaries
+from tests.cluster.cleanup import prune
+from tests.cluster.fixtures import sole_use_of_nodes
 from tests.cluster.node import PAUSE_IMAGE
 from tests.cluster.paths import REPOSITORY
 from tests.cluster.processes import CLUSTER_TAG, tagged, wait_until
 from tests.cluster.state import FULL, all_records, cluster_directory, load
 
-# Both tests need the machine's one full cluster: never beside each other.
+# In one worker, so that none waits for the other's cluster.
 pytestmark = [pytest.mark.timeout(600, func_only=True), pytest.mark.xdist_group("nodes")]
 
-NAME = "nodes-test"
+# Other test processes have clusters of their own.
+NAME = f"nodes-{os.getpid()}"
 POD = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -50,13 +54,15 @@ def marks() -> dict[str, object]:
 
 @pytest.fixture
 def before() -> Iterator[dict[str, object]]:
-    others = [record.name for record in all_records() if record.level == FULL]
-    if others:
-        pytest.skip(f"a full cluster is up ({others[0]}), and only one fits on a machine")
     packages.ensure(packages.NODE_PACKAGES)
     binaries()
-    yield marks()
-    clusters.down(NAME)
+    prune()
+    with sole_use_of_nodes():
+        others = [record.name for record in all_records() if record.level == FULL]
+        if others:
+            pytest.skip(f"a full cluster is up ({others[0]}), and only one fits on a machine")
+        yield marks()
+        clusters.down(NAME)
 
 
 def test_down_leaves_the_machine_as_it_was(before: dict[str, object]) -> None:

@@ -24,7 +24,8 @@ from tests.integration.operator.conftest import running
 from tests.integration.operator.operators import Jobs, Operator, connect_by, eventually, settings_for
 from tests.unit.crds.schema import PATH
 
-pytestmark = pytest.mark.timeout(600, func_only=True)
+# One worker starts the cluster that all of them need.
+pytestmark = [pytest.mark.timeout(600, func_only=True), pytest.mark.xdist_group("owners")]
 
 CHART = PATH.parent.parent / "charts" / "elasticjob"
 ACCOUNT = "elasticjob"

@@ -28,7 +28,7 @@ TLS = replace(FACTS, ca_bundle="-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERT
 def restricted(control_plane: Cluster) -> Iterator[str]:
     control_plane.kubectl("apply", "--server-side", "-f", str(PATH))
     control_plane.kubectl("wait", "--for=condition=Established", "crd/elasticjobs.elasticjob.dev", "--timeout=30s")
-    with control_plane.kubectl.namespace(restricted=True) as name:
+    with control_plane.namespace(restricted=True) as name:
         yield name
 
 

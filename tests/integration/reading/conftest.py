@@ -19,7 +19,7 @@ def reading_site(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactor
     control_plane.kubectl("wait", "--for=condition=Established", "crd/elasticjobs.elasticjob.dev", "--timeout=30s")
     nodes = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in NODES]
     control_plane.kubectl.apply(*nodes)
-    with control_plane.kubectl.namespace() as namespace, socket.socket() as reserved:
+    with control_plane.namespace() as namespace, socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         port = int(reserved.getsockname()[1])
         reserved.close()

@@ -28,6 +28,8 @@ JOB = "digits"
 NODES = ("node-a", "node-b")
 IMAGE = "registry.example/digits:1"
 WAIT_SECONDS = 60.0
+_POLL_SECONDS = 0.3
+"""What is looked at is mostly asked of kubectl, which takes a fifth of a second of a processor itself."""
 CHILDREN = "pods,services,configmaps,poddisruptionbudgets"
 AGENT_SECONDS = 5.0
 """So long does an agent that joins try to reach the operator."""
@@ -38,7 +40,7 @@ def eventually(check: Callable[[], bool], *, what: str, seconds: float = WAIT_SE
     ends = time.monotonic() + seconds
     while not check():
         assert time.monotonic() < ends, f"not within {seconds:g} seconds: {what}"
-        time.sleep(0.1)
+        time.sleep(_POLL_SECONDS)
 
 
 @dataclass(kw_only=True)

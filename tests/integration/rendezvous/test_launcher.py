@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from elasticjob.rendezvous.orders import CloseReason, RunState
+from tests.cluster.processes import ENDS_WITH_STARTER
 from tests.integration.rendezvous.hosted_operator import RUN, HostedOperator
 from tests.integration.rendezvous.torchrun_agents import address
 
@@ -48,7 +49,7 @@ def launch(operator: HostedOperator, notes: Path) -> Iterator[Launch]:
             "NOTES": str(notes),
         }
         command = [sys.executable, "-m", "elasticjob.rendezvous.launch", "--", "sh", "-c", script]
-        process = subprocess.Popen(command, env=environ)
+        process = subprocess.Popen([*ENDS_WITH_STARTER, *command], env=environ)
         started.append(process)
         return process
 

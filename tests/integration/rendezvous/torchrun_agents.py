@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.image_sets import image_python
+from tests.cluster.processes import ENDS_WITH_STARTER
 from tests.integration.rendezvous.hosted_operator import RUN, HostedOperator
 
 TRAINING = Path(__file__).with_name("training.py")
@@ -64,11 +65,15 @@ class Agents:
         token = self._directory / f"token-{uid}"
         token.write_text(uid, encoding="ascii")
         output = self._directory / f"output-{len(self._started)}-{uid}"
-        command = [image_python(), "-m", "torch.distributed.run", str(TRAINING), str(self._notes), str(self.control)]
+        program = [image_python(), "-m", "torch.distributed.run", str(TRAINING), str(self._notes), str(self.control)]
         environ = {**os.environ, **self._environment(index, token, nproc)}
         with output.open("wb") as file:
             process = subprocess.Popen(
-                command, env=environ, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+                [*ENDS_WITH_STARTER, *program],
+                env=environ,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
         agent = Agent(process, output)
         self._started.append(agent)

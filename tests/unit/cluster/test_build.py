@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.build import PROGRAMS, SOURCES, find_go, link_flags, minimum_go, module_version, source_key
+from tests.cluster.build import (
+    PROGRAMS,
+    SOURCES,
+    find_go,
+    link_flags,
+    minimum_go,
+    module_version,
+    outdated_builds,
+    peer_directory,
+    source_key,
+)
 from tests.cluster.errors import ClusterError
 from tests.cluster.paths import BINARIES_SOURCE
 
@@ -37,6 +47,14 @@ def test_a_change_of_any_source_changes_the_key(sources: Path, name: str) -> Non
     with (sources / name).open("a") as content:
         content.write("\n")
     assert source_key(sources) != source_key()
+
+
+def test_builds_of_older_sources_are_outdated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ELASTICJOB_CACHE", str(tmp_path))
+    present, old = [f"binaries-{source_key()}", peer_directory().name], ["binaries-1", "training-operator-1"]
+    for name in (*present, *old, "torch-2.6.0"):
+        (tmp_path / name).mkdir()
+    assert [path.name for path in outdated_builds()] == old
 
 
 def test_every_program_has_an_entry_in_the_executable() -> None:

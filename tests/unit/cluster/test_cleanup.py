@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from tests.cluster import cgroups, host
 from tests.cluster.cleanup import unix_sockets
 from tests.cluster.mounts import mounts_below
 from tests.cluster.network import pod_links, pod_subnet, removal_script
-from tests.cluster.processes import CLUSTER_TAG, kill_all, start, tagged
+from tests.cluster.processes import CLUSTER_TAG, ENDS_WITH_STARTER, kill_all, start, tagged, wait_until
 
 SAVED = """*nat
 :PREROUTING ACCEPT [0:0]
@@ -96,6 +98,23 @@ def test_a_process_is_found_by_its_tag_from_the_moment_it_exists(tmp_path: Path)
             assert process.identity.pid in tagged(tags), number
     finally:
         kill_all(lambda: tagged(tags), what="processes of the test")
+
+
+def test_what_is_to_end_with_its_starter_ends_although_that_is_killed() -> None:
+    sleeper = [*ENDS_WITH_STARTER, "sleep", "60"]
+    script = f"import subprocess; print(subprocess.Popen({sleeper}).pid, flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as starter:
+        assert starter.stdout is not None
+        started = int(starter.stdout.readline())
+        wait_until(lambda: "sleep" in _name(started), what="start of the program", timeout=10)
+        starter.kill()
+    wait_until(lambda: "sleep" not in _name(started), what="end of the program", timeout=10)
+
+
+def _name(pid: int) -> str:
+    status = Path(f"/proc/{pid}/status")
+    text = status.read_text() if status.exists() else ""
+    return "" if "State:\tZ" in text else text.partition("\n")[0]
 
 
 def test_only_sockets_of_shims_are_removed(tmp_path: Path) -> None:

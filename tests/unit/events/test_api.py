@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from elasticjob.events.api import Event, EventSource, NodeState, RdzvEvent
 from elasticjob.events.encoding import MAX_EVENT_CHARACTERS, MAX_TEXT_CHARACTERS
+from tests.unit.examples import FEW
 
 _texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 _integers = st.integers(-(2**63), 2**63 - 1)
@@ -48,6 +49,7 @@ def _rdzv_event(**changes: Any) -> RdzvEvent:
     return RdzvEvent(**{**fields, **changes})
 
 
+@FEW
 @given(name=_texts, timestamp=_integers, source=st.sampled_from(EventSource), metadata=st.dictionaries(_texts, _values))
 def test_a_legal_event_survives_the_round_trip_exactly(
     name: str, timestamp: int, source: EventSource, metadata: dict[str, Any]
@@ -56,6 +58,7 @@ def test_a_legal_event_survives_the_round_trip_exactly(
     assert Event.deserialize(event.serialize()) == event
 
 
+@FEW
 @given(
     message=_texts,
     state=st.sampled_from(NodeState),

@@ -199,6 +199,23 @@ async def test_what_a_deleted_job_of_the_name_has_left_is_waited_for(
     assert problem.message == "Waits for Service digits of the deleted job of the same name to be removed"
 
 
+async def test_a_name_that_has_just_become_free_is_taken_at_once(
+    actor: Actor, cluster: ScriptedCluster, cache: Cache, problems: Problems
+) -> None:
+    def answer(call: Call) -> Body:
+        if call.verb == "get":
+            raise NotFound("no such Service", status=404)
+        if len(cluster.made("create", SERVICES)) == 1:
+            raise AlreadyExists("exists", status=409)
+        return stored(call)
+
+    cluster.answer = answer
+    report = await actor.act(OWNER, [CreateService(body={"metadata": {"name": "digits"}})])
+    assert report.failures == []
+    assert problems.of(OWNER.key, now=0) == ()
+    assert list(cache.children(SERVICES, "job-uid")) == ["uid-digits"]
+
+
 async def test_nothing_is_created_once_the_deletion_is_known(
     actor: Actor, cluster: ScriptedCluster, cache: Cache
 ) -> None:

@@ -3,7 +3,7 @@
 Time only moves when a test moves it. Nothing here decides anything: it creates, deletes and stores what plans ask for.
 """
 
-import copy
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -40,6 +40,12 @@ FACTS = OperatorFacts(
 
 class CrashError(Exception):
     """The operator dies here."""
+
+
+def _stored(body: Mapping[str, Any]) -> Body:
+    """A body as an API server keeps it."""
+    found: Body = json.loads(json.dumps(dict(body)))
+    return found
 
 
 def template(**pod: Any) -> Body:
@@ -144,22 +150,22 @@ class World:
         self.events.extend(made.events)
 
     def _write(self, status: Mapping[str, Any]) -> None:
-        self.body["status"] = copy.deepcopy(dict(status))
+        self.body["status"] = _stored(status)
         self.status_writes += 1
 
     def _act(self, action: object) -> None:
         match action:
             case CreatePod(body=body):
-                self._create(copy.deepcopy(dict(body)))
+                self._create(_stored(body))
             case DeletePod(name=name, uid=uid):
                 self._delete(name, uid)
             case CreateService():
                 self.service = True
             case CreateDisruptionBudget(body=body):
-                self.disruption_budget = copy.deepcopy(dict(body))
+                self.disruption_budget = _stored(body)
                 self.disruption_budget["metadata"]["uid"] = "budget-1"
             case UpdateDisruptionBudget(body=body):
-                self.disruption_budget = copy.deepcopy(dict(body))
+                self.disruption_budget = _stored(body)
             case DeleteDisruptionBudget():
                 self.disruption_budget = None
             case DeleteJob():

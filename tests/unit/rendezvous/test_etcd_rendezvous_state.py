@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from elasticjob.rendezvous import etcd_rendezvous_state as rounds
 from elasticjob.rendezvous.etcd_rendezvous_state import Round, Status
+from tests.unit.examples import FEW
 
 names = st.lists(st.text(min_size=1, max_size=4), unique=True, max_size=4).map(tuple)
 any_round = st.builds(
@@ -16,6 +17,7 @@ any_round = st.builds(
 OPEN = Round(status=Status.JOINABLE, version=1)
 
 
+@FEW
 @given(any_round)
 def test_a_round_survives_its_stored_form(current: Round) -> None:
     assert rounds.decode(rounds.encode(current)) == current

@@ -29,6 +29,7 @@ from elasticjob.rendezvous.protocol import (
     parse,
     shorten,
 )
+from tests.unit.examples import FEW
 
 MEMBERS = tuple(Member(rank=rank, index=rank, pod=f"digits-{rank}-0", address="10.0.0.1") for rank in range(2))
 EXAMPLES: list[tuple[Any, Any]] = [
@@ -164,11 +165,13 @@ def code_of(reader: Any, value: object) -> ErrorCode | None:
     return None
 
 
+@FEW
 @given(value=JSON, reader=st.sampled_from(READERS))
 def test_no_json_value_makes_a_reader_fail_otherwise(value: object, reader: Any) -> None:
     assert code_of(reader, value) in (None, ErrorCode.INVALID)
 
 
+@FEW
 @given(value=JSON, example=st.sampled_from(EXAMPLES), data=st.data())
 def test_no_value_of_a_field_makes_a_reader_fail_otherwise(value: object, example: Any, data: st.DataObject) -> None:
     good, reader = example
@@ -177,6 +180,7 @@ def test_no_value_of_a_field_makes_a_reader_fail_otherwise(value: object, exampl
     assert code_of(reader, document) in (None, ErrorCode.INVALID)
 
 
+@FEW
 @given(body=st.binary(max_size=200))
 def test_no_bytes_make_a_reader_fail_otherwise(body: bytes) -> None:
     with pytest.raises(ProtocolError) as refused:
@@ -184,6 +188,7 @@ def test_no_bytes_make_a_reader_fail_otherwise(body: bytes) -> None:
     assert refused.value.code is ErrorCode.INVALID
 
 
+@FEW
 @given(text=st.text(st.characters(), max_size=3000))
 def test_a_shortened_message_always_fits(text: str) -> None:
     request = LeaveRequest(incarnation="a", round=0, outcome=LeaveOutcome.LEFT, message=shorten(text))

@@ -14,6 +14,7 @@ from elasticjob.rendezvous.store import (
     StoreTimeoutError,
     to_bytes,
 )
+from tests.unit.examples import FEW
 
 
 def test_reads_wait_five_minutes_unless_told_otherwise() -> None:
@@ -62,6 +63,7 @@ def test_a_prefixed_store_takes_every_operation_below_its_prefix() -> None:
     assert store.underlying_store is below
 
 
+@FEW
 @given(st.text(max_size=4), st.text(max_size=4), st.text(max_size=4), st.text(max_size=4))
 def test_different_prefixes_never_share_a_key(prefix: str, other: str, key: str, other_key: str) -> None:
     below = InMemoryStore()

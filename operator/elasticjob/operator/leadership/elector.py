@@ -234,7 +234,7 @@ class Elector:
 
     async def _lead(self, epoch: int, stop: asyncio.Event) -> None:
         self._resigned = False
-        start = asyncio.create_task(_awaited(self._on_acquired(epoch)), name="start of leadership")
+        start = asyncio.create_task(self._begin(epoch), name="start of leadership")
         try:
             while not stop.is_set() and self._leadership.remaining() > 0:
                 await _pause(stop, min(self._timing.retry_period, self._leadership.remaining()))
@@ -247,6 +247,10 @@ class Elector:
             start.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await start
+
+    async def _begin(self, epoch: int) -> None:
+        # Called by the task itself: a leadership that is over before the task has begun calls nobody.
+        await self._on_acquired(epoch)
 
     async def _renew(self, epoch: int) -> bool:
         """Renew once. False if somebody else has changed the lease."""
@@ -302,10 +306,6 @@ class Elector:
 
 def _transitions(lease: Body) -> int:
     return int((lease.get("spec") or {}).get("leaseTransitions") or 0)
-
-
-async def _awaited(awaitable: Awaitable[None]) -> None:
-    await awaitable
 
 
 async def _pause(stop: asyncio.Event, seconds: float) -> None:

@@ -162,7 +162,12 @@ def _keep_up(situation: Situation, deadlines: tuple[Deadline, Deadline]) -> Plan
         # Last: a budget that is refused must keep no pod from being created.
         *protection(situation),
     )
-    delays = (wanted.seconds_left, _losses(situation).seconds_left, *(deadline.seconds_left for deadline in deadlines))
+    delays = (
+        wanted.seconds_left,
+        _losses(situation).seconds_left,
+        *(deadline.seconds_left for deadline in deadlines),
+        *_pauses(situation),
+    )
     return draft(situation, actions=actions, orders=run_orders(situation), delays=delays)
 
 
@@ -182,6 +187,13 @@ def _open_problems(situation: Situation) -> tuple[ApiProblem, ...]:
     if not situation.observed.service:
         targets.add(f"Service/{job}")
     return tuple(problem for problem in situation.observed.problems if problem.target in targets)
+
+
+def _pauses(situation: Situation) -> Iterable[float]:
+    """Seconds until refused calls may be made again. Nothing else may wake the job by then: what was in the way may be
+    gone since before the refusal was noted."""
+    left = (problem.retry_at - situation.observed.clock for problem in situation.problems)
+    return (seconds for seconds in left if seconds > 0)
 
 
 def _creations(situation: Situation) -> Creations:

@@ -1,5 +1,6 @@
 """The elector's decisions. How it competes for a lease is tested against a real API server."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -7,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elasticjob.operator.app import highest_epoch
-from elasticjob.operator.errors import NotLeader
-from elasticjob.operator.leadership.elector import Leadership, LeaseTiming, Sighting, Term, may_take
+from elasticjob.operator.errors import NotFound, NotLeader
+from elasticjob.operator.leadership.elector import Elector, Leadership, LeaseTiming, Sighting, Term, may_take
 from elasticjob.operator.settings import Settings
-from tests.unit.operator.fakes import FakeClock, ScriptedCluster
+from tests.unit.operator.fakes import Call, FakeClock, ScriptedCluster
 
 
 def lease(holder: str = "other", duration: int | None = 15, **more: Any) -> dict[str, Any]:
@@ -90,3 +91,37 @@ async def test_without_jobs_there_is_no_floor() -> None:
     cluster = ScriptedCluster(answer=lambda call: {"items": [], "resourceVersion": "1"})
     assert await highest_epoch(cluster, Settings(watch_namespaces=("a", "b"))) == 0
     assert [call.name for call in cluster.calls] == ["a", "b"]
+
+
+async def test_a_leadership_that_is_over_at_once_begins_nothing() -> None:
+    stop, clock, told = asyncio.Event(), FakeClock(), []
+
+    def answer(call: Call) -> dict[str, Any]:
+        if call.verb == "get":
+            raise NotFound("no such Lease", status=404)
+        stop.set()
+        return dict(call.body or {})
+
+    async def begin(epoch: int) -> None:
+        told.append(epoch)
+
+    async def end() -> None:
+        told.append(0)
+
+    async def floor() -> int:
+        return 0
+
+    elector = Elector(
+        cluster=ScriptedCluster(answer=answer),
+        namespace="system",
+        name="elasticjob-operator",
+        identity="a",
+        timing=LeaseTiming.of(15),
+        clock=clock,
+        leadership=Leadership(clock),
+        epoch_floor=floor,
+        on_acquired=begin,
+        on_lost=end,
+    )
+    await elector.run(stop)
+    assert told == [0]

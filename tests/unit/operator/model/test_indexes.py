@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elasticjob.operator.model.indexes import format_indexes, format_numbers, parse_indexes, parse_numbers
+from tests.unit.examples import FEW
 
 INDEXES = st.integers(min_value=0, max_value=9_999)
 
@@ -22,11 +23,13 @@ def test_numbers_are_grouped_and_zero_is_left_out() -> None:
     assert format_numbers({0: 1, 1: 1, 5: 2, 6: 0}) == "0-1:1 5:2"
 
 
+@FEW
 @given(st.frozensets(INDEXES))
 def test_sets_come_back(indexes: frozenset[int]) -> None:
     assert parse_indexes(format_indexes(indexes)) == indexes
 
 
+@FEW
 @given(st.dictionaries(INDEXES, st.integers(min_value=1, max_value=100)))
 def test_numbers_come_back(numbers: dict[int, int]) -> None:
     assert parse_numbers(format_numbers(numbers)) == numbers

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from elasticjob.operator.model import ElasticJob, ElasticJobSpec, ElasticJobStatus, ModelError
 from elasticjob.operator.model.stamps import format_time, parse_time
+from tests.unit.examples import FEW
 from tests.unit.operator.world import START, job_body, running, template
 
 JSON = st.recursive(
@@ -115,11 +116,13 @@ def test_what_was_stored_is_read_back_as_it_was() -> None:
     assert [condition.to_dict() for condition in status.conditions] == world.status["conditions"]
 
 
+@FEW
 @given(st.dictionaries(st.sampled_from(["conditions", "nodes", "history", "ledger", "rendezvous", "phase"]), JSON))
 def test_a_damaged_status_never_stops_the_operator(status: dict[str, Any]) -> None:
     ElasticJobStatus.from_dict(status)
 
 
+@FEW
 @given(st.dictionaries(st.sampled_from(["indexes", "seen", "ended", "completed", "failures", "round"]), JSON))
 def test_a_damaged_ledger_counts_as_absent(ledger: dict[str, Any]) -> None:
     read = ElasticJobStatus.from_dict({"ledger": ledger}).ledger

@@ -2,6 +2,9 @@
 
 from dataclasses import replace
 
+import pytest
+
+from elasticjob.operator.actions import CreateDisruptionBudget
 from elasticjob.operator.plan import ApiProblem, CreatePod, CreateService
 from elasticjob.rendezvous.orders import RunOrders, RunState
 from tests.unit.operator.world import World, running
@@ -42,6 +45,20 @@ def test_a_refused_pod_is_tried_again_after_growing_pauses() -> None:
         assert plan.requeue_after == pause
         world.later(pause)
         assert [action.index for action in world.plan().actions if isinstance(action, CreatePod)] == [1]
+
+
+@pytest.mark.parametrize("target", ["Service/digits", "PodDisruptionBudget/digits"])
+def test_a_refused_companion_is_tried_again_though_nothing_else_wakes_the_job(target: str) -> None:
+    # What was in the way may be gone before the refusal is noted: then no event tells of it any more.
+    world = World(replicas=2, minReplicas=1)
+    problem = ApiProblem(target=target, status=409, reason="AlreadyExists", message="it exists", at=world.clock)
+    world.problems = (problem,)
+    plan = world.settle()
+    kind = {"Service/digits": CreateService, "PodDisruptionBudget/digits": CreateDisruptionBudget}[target]
+    assert not any(isinstance(action, kind) for action in plan.actions)
+    assert plan.requeue_after == 1
+    world.later(1)
+    assert any(isinstance(action, kind) for action in world.plan().actions)
 
 
 def test_when_the_obstacle_is_gone_the_job_goes_on_by_itself() -> None:

@@ -182,13 +182,17 @@ async def test_a_request_that_never_arrives_is_cut_off() -> None:
     setting = Setting(server_limits=ServerLimits(request_timeout=0.3))
     async with serving(setting, orders(1)) as hosted:
         starts = (b"", b"POST /v1/runs/x/join HT", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc")
-        for start in starts:
-            reader, writer = await asyncio.open_connection("127.0.0.1", hosted.server.port)
-            writer.write(start)
-            data = await asyncio.wait_for(_read_until_cut(reader), 5)
+        for data in await asyncio.gather(*(_say_until_cut(hosted.server.port, start) for start in starts)):
             assert not data.startswith(b"HTTP/1.1 200")
-            writer.close()
         await form(hosted, 1)
+
+
+async def _say_until_cut(port: int, start: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(start)
+    data = await asyncio.wait_for(_read_until_cut(reader), 10)
+    writer.close()
+    return data
 
 
 async def _read_until_cut(reader: asyncio.StreamReader) -> bytes:
@@ -202,7 +206,7 @@ async def test_a_long_poll_is_not_a_slow_request() -> None:
     setting = Setting(server_limits=ServerLimits(request_timeout=0.3))
     async with serving(setting, orders(2, min_nodes=2)) as hosted:
         await hosted.viewed(lambda view: not view.failed)
-        status, body = await hosted.join(wait=2)
+        status, body = await hosted.join(wait=1.5)
         assert (status, body["state"]) == (200, "waiting")
 
 

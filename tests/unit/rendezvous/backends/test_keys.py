@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elasticjob.rendezvous.backends.keys import MAX_RUN_ID_BYTES, check_run_id, escape, key_segment, object_name
+from tests.unit.examples import FEW
 
 DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 usable_ids = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).filter(
@@ -54,6 +55,7 @@ def test_a_name_is_one_that_kubernetes_accepts(run_id: str) -> None:
     assert len(name) <= 253
 
 
+@FEW
 @given(st.binary(max_size=20), st.binary(max_size=20))
 def test_different_bytes_are_escaped_differently(one: bytes, other: bytes) -> None:
     assert (escape(one) == escape(other)) == (one == other)

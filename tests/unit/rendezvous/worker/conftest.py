@@ -5,11 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from elasticjob.rendezvous import heartbeat
 from elasticjob.rendezvous.client import HostedRendezvousClient
 from elasticjob.rendezvous.protocol import LeaveOutcome
 from tests.unit.rendezvous.worker.fake_server import FakeServer, serving
 
 MakeClient = Callable[..., HostedRendezvousClient]
+
+
+@pytest.fixture(autouse=True)
+def quick_beats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heartbeats of this process come as fast as the fake server asks for them."""
+    monkeypatch.setattr(heartbeat, "FIRST_SECONDS", 0.02)
+    monkeypatch.setattr(heartbeat, "LEAST_PAUSE_SECONDS", 0.01)
 
 
 @pytest.fixture

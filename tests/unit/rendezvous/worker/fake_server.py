@@ -55,7 +55,7 @@ class FakeServer(ThreadingHTTPServer):
         self.closed: Closed | None = None
         self.fenced: set[str] = set()
         self.endpoints: dict[int, dict[str, Any]] = {}
-        self.interval = 0.1
+        self.interval = 0.03
         self.faults: deque[Reply | float] = deque()
         self.calls: list[tuple[str, str, str, Any]] = []
         self.connections: set[socket.socket] = set()
