@@ -215,7 +215,9 @@ class Rounds:
         inside = self.state.participants
         if self.formed is not None and self._came_back_alone(inside):
             return True
-        wanted = self.wanted - self._not_waited_for
+        not_waited_for, wanted = self._not_waited_for, self.wanted
+        if not_waited_for:  # nearly always empty, and the wanted nodes may be thousands
+            wanted = wanted - not_waited_for
         if not wanted or len(inside) < len(wanted):
             return False
         return wanted <= {node.order for node in inside.values()}
