@@ -190,6 +190,8 @@ def test_suspended(site: Site, shows: Callable[[str], None]) -> None:
 def test_after_a_restart_of_the_operator(site: Site, operators: Operators, shows: Callable[[str], None]) -> None:
     site.create(replicas=2, minReplicas=1)
     form(site, "digits-0-0", "digits-1-0")
+    # What a killed operator has not told yet, nobody tells.
+    site.await_event("RoundFormed")
     operators.kill()
     operators.start()
     eventually(lambda: "restored" in site.status()["rendezvous"].get("cause", ""), what="the run has been taken over")

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -104,7 +104,8 @@ class FakeServer(ThreadingHTTPServer):
         """Cut every connection, like a server that dies."""
         with self.changed:
             for connection in list(self.connections):
-                connection.shutdown(socket.SHUT_RDWR)
+                with suppress(OSError):  # the client was faster
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def calls_to(self, path: str) -> list[Any]:
         """Bodies of the calls whose path ends so."""
