@@ -1,4 +1,7 @@
-"""1,000 nodes of one run on the hosted rendezvous: what joining and staying cost the server process."""
+"""1,000 nodes of one run on the hosted rendezvous: what joining and staying cost the server process.
+
+The same on a plain aiohttp server, in the same run, shows what of that is the machine's.
+"""
 
 import asyncio
 import time
@@ -15,16 +18,26 @@ SETTLE_SECONDS = 6.0
 TIMEOUT = 180.0
 """Seconds for everything, on a machine that is busy with other work."""
 RUN = "big"
+RATIOS = {
+    "hosted.join.n1000.server_cpu_seconds": "hosted.join.n1000.server_cpu_ratio_vs_aiohttp",
+    "hosted.steady.n1000.core_fraction": "hosted.steady.n1000.core_ratio_vs_aiohttp",
+    "hosted.n1000.mib_over_idle": "hosted.n1000.mib_ratio_vs_aiohttp",
+}
+"""What is divided by the figure of the server that one would write first, with the same clients."""
 
 
 def measure() -> dict[str, float]:
     with start() as server:
         server.order(RUN, list(range(NODES)), wait=True)
-        nodes = [Node(run_id=RUN, index=index, token=server.token(RUN, index)) for index in range(NODES)]
-        return asyncio.run(_measure(server, nodes))
+        ours = asyncio.run(_measure(server))
+    with start("tests.bench.aiohttp_server") as server:
+        server.order(RUN, list(range(NODES)))
+        peer = asyncio.run(_measure(server))
+    return {**ours, **{RATIOS[name]: ours[name] / peer[name] for name in RATIOS}}
 
 
-async def _measure(server: Server, nodes: list[Node]) -> dict[str, float]:
+async def _measure(server: Server) -> dict[str, float]:
+    nodes = [Node(run_id=RUN, index=index, token=server.token(RUN, index)) for index in range(NODES)]
     idle, writes, dialer = server.mib(), server.writes(), Dialer(server)
     async with asyncio.timeout(TIMEOUT), asyncio.TaskGroup() as group:
         joined = await _join(server, nodes, dialer, group)

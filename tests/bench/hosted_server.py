@@ -8,6 +8,7 @@ standard input, and answers each with one line.
 import asyncio
 import contextlib
 import json
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -82,11 +83,18 @@ class Published:
         return self._secret
 
 
-async def _serve(directory: Path) -> None:
-    published: Any = Published(json.loads((directory / "keys.json").read_text()))
+async def make_certificate(directory: Path) -> ssl.SSLContext:
+    """Make a certificate, and write its authority for the clients."""
+    published: Any = Published({})
     tls = TlsKeeper(published, namespace="bench", name="tls", names=("127.0.0.1",), wall=SystemClock().wall)
     await tls.ensure()
     (directory / "ca.crt").write_text(tls.bundle)
+    return tls.context
+
+
+async def _serve(directory: Path) -> None:
+    published: Any = Published(json.loads((directory / "keys.json").read_text()))
+    context = await make_certificate(directory)
     metrics = Metrics()
     host = Host(
         epoch=1,
@@ -95,7 +103,7 @@ async def _serve(directory: Path) -> None:
         on_lost=lambda message: None,
         metrics=metrics,
     )
-    server = RendezvousHttpServer(host, Authenticator(published), port=0, address="127.0.0.1", ssl_context=tls.context)
+    server = RendezvousHttpServer(host, Authenticator(published), port=0, address="127.0.0.1", ssl_context=context)
     relax_collector()
     await host.start()
     await server.start()
@@ -220,11 +228,15 @@ class Server:
 
 
 @contextlib.contextmanager
-def start() -> Iterator[Server]:
-    """A server process for the time of the block."""
+def start(module: str = __name__) -> Iterator[Server]:
+    """A server process for the time of the block.
+
+    Args:
+        module: What is run: this one, or one that is told what to do in the same way.
+    """
     with tempfile.TemporaryDirectory(prefix="elasticjob-bench-") as scratch:
         directory = Path(scratch)
-        command = [sys.executable, "-m", "tests.bench.hosted_server", scratch]
+        command = [sys.executable, "-m", module, scratch]
         pipe = subprocess.PIPE
         key = RSAKey.generate_key(2048)
         keys = {"keys": [key.as_dict(kid="one", use="sig", alg="RS256")]}
