@@ -25,6 +25,8 @@ _SWEEP = 1.0
 _BUFFER = 64 * 1024
 _LINGER = 1.0
 """Seconds for which a refused request may go on arriving, so that its sender can read why."""
+_MAX_KNOWN = 8 * 1024
+"""Most bytes of a request that is remembered; anybody may send requests, and connections are many."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 RETRY_AFTER = {
     ErrorCode.NOT_READY: "1",
@@ -192,7 +194,8 @@ class Connection(asyncio.Protocol):
         body, self._buffer = self._buffer[: head.length], self._buffer[head.length :]
         self._head = None
         call = self._owner.reads(head, body)
-        self._known = None if received is None or self._buffer else (received, head, call)
+        is_whole = received is not None and not self._buffer
+        self._known = (received, head, call) if received and is_whole and len(received) <= _MAX_KNOWN else None
         self._begin(head, call)
 
     def _take_head(self) -> bool:

@@ -80,6 +80,22 @@ async def test_a_request_that_comes_again_as_it_was_is_not_read_again() -> None:
     await connections.stop(0.0)
 
 
+async def test_no_connection_keeps_a_large_request() -> None:
+    bodies: list[bytes] = []
+
+    def reading(head: Head, body: bytes) -> Call:
+        bodies.append(body)
+        return lambda reply: reply(b"{}")
+
+    connections = connections_with(reading)
+    connection = Connection(connections)
+    connection.connection_made(KeptTransport())
+    for _ in range(2):
+        connection.data_received(b"POST / HTTP/1.1\r\nContent-Length: 9000\r\n\r\n" + b"x" * 9000)
+    assert len(bodies) == 2
+    await connections.stop(0.0)
+
+
 async def test_any_number_of_requests_that_arrive_together_are_answered_in_order() -> None:
     numbers = itertools.count()
     connections = connections_with(lambda head, body: lambda reply: reply(b"<%d>" % next(numbers)))
