@@ -7,6 +7,7 @@ import json
 import urllib.request
 from typing import Any
 
+from elasticjob.operator.hosting.state_owner import without_owner
 from tests.cluster.etcd_server import EtcdServer
 
 PREFIX = "/jobs"
@@ -25,4 +26,4 @@ def in_etcd(server: EtcdServer, run_id: str) -> bytes | None:
     key = base64.b64encode(f"{PREFIX}/rendezvous/{run_id}".encode()).decode()
     found = ask(server, "/v3/kv/range", {"key": key}).get("kvs", [])
     assert all("lease" not in one for one in found), "the state would be gone one day, while the job runs"
-    return base64.b64decode(found[0]["value"]) if found else None
+    return without_owner(base64.b64decode(found[0]["value"])) if found else None
