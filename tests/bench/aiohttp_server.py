@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from tests.bench.hosted_server import make_certificate
+from tests.bench.hosted_server import make_certificate, say
 
 
 class Round:
@@ -54,7 +54,7 @@ async def _serve(directory: Path) -> None:
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context, backlog=4096)
     await site.start()
-    _say({"port": runner.addresses[0][1]})
+    say({"port": runner.addresses[0][1]})
     await asyncio.to_thread(_obey, a_round)
     await runner.cleanup()
 
@@ -64,13 +64,9 @@ def _obey(a_round: Round) -> None:
         told = json.loads(line)
         if "run" in told:
             a_round.size = len(told["pods"])
-            _say({"applied": 0.0})
+            say({"applied": 0.0})
         else:
-            _say({"writes": 0, "refusals": {}, "held": a_round.held})
-
-
-def _say(value: object) -> None:
-    print(json.dumps(value), flush=True)
+            say({"writes": 0, "refusals": {}, "held": a_round.held})
 
 
 if __name__ == "__main__":

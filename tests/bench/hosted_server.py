@@ -33,6 +33,7 @@ from elasticjob.operator.server.certificates import TlsKeeper
 from elasticjob.operator.server.server import RendezvousHttpServer
 from elasticjob.rendezvous.backend import RendezvousBackend, Token
 from elasticjob.rendezvous.orders import NodeFacts, NodePhase, RunOrders
+from tests.bench import process_cost
 
 WRITE_SECONDS = 0.02
 """What one write takes."""
@@ -107,7 +108,7 @@ async def _serve(directory: Path) -> None:
     relax_collector()
     await host.start()
     await server.start()
-    _say({"port": server.port})
+    say({"port": server.port})
     await asyncio.to_thread(_obey, host, metrics)
     await server.stop(grace=0.0)
     await host.stop()
@@ -122,10 +123,10 @@ def _obey(host: Host, metrics: Metrics) -> None:
             host.apply(orders)
             while "wait" in told and host.view(told["run"]) is None:
                 time.sleep(0.002)
-            _say({"applied": moment})
+            say({"applied": moment})
         else:
             held = metrics.registry.get_sample_value("elasticjob_rendezvous_connected_nodes")
-            _say({"writes": CountingBackend.writes, "refusals": dict(host.refusals), "held": held})
+            say({"writes": CountingBackend.writes, "refusals": dict(host.refusals), "held": held})
 
 
 def _orders(run_id: str, pods: list[int]) -> RunOrders:
@@ -150,7 +151,8 @@ def pod_uid(run_id: str, index: int) -> str:
     return f"{run_id}-uid-{index}"
 
 
-def _say(value: object) -> None:
+def say(value: object) -> None:
+    """Tell the end that started this process."""
     print(json.dumps(value), flush=True)
 
 
@@ -189,12 +191,11 @@ class Server:
 
     def cpu_seconds(self) -> float:
         """CPU time of the process with all its threads so far."""
-        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
-        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+        return process_cost.cpu_seconds(self.process.pid)
 
     def mib(self) -> float:
         """Resident memory."""
-        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * 4096 / 2**20
+        return process_cost.mib(self.process.pid)
 
     def token(self, run_id: str, index: int) -> str:
         """The token of a pod, as the cluster makes it."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elasticjob.operator.settings import variable
+from tests.bench import process_cost
 from tests.bench.audit import Call, read
 from tests.bench.training_operator import TrainingOperator
 from tests.cluster import cluster as clusters
@@ -32,7 +33,6 @@ PLAYER = "player"
 START_SECONDS = 120.0
 END_SECONDS = 30.0
 CLEAN_SECONDS = 240
-PAGE = os.sysconf("SC_PAGE_SIZE")
 PYTORCH_JOBS = "pytorchjobs.kubeflow.org"
 ELASTIC_JOBS = "elasticjobs.elasticjob.dev"
 
@@ -47,13 +47,11 @@ class Process:
 
     def cpu_seconds(self, thread: str | None = None) -> float:
         """CPU time of all its threads so far, or of those with this name."""
-        tasks = list(Path(f"/proc/{self.started.identity.pid}/task").iterdir())
-        named = [task for task in tasks if thread in (None, (task / "comm").read_text().strip())]
-        return sum(int((task / "schedstat").read_text().split()[0]) for task in named) / 1e9
+        return process_cost.cpu_seconds(self.started.identity.pid, thread=thread)
 
     def mib(self) -> float:
         """Resident memory."""
-        return int(Path(f"/proc/{self.started.identity.pid}/statm").read_text().split()[1]) * PAGE / 2**20
+        return process_cost.mib(self.started.identity.pid)
 
 
 @dataclass(frozen=True)

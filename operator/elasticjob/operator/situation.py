@@ -109,6 +109,11 @@ class Situation:
         """How a refusal names the pod that the node is to get."""
         return f"Pod/{pod_name(self.job.name, index, self.ledger.ended.get(index, 0))}"
 
+    def is_refused(self, target: str) -> bool:
+        """Whether the API server refused this a moment ago; it is tried again after a pause."""
+        now = self.observed.clock
+        return any(one.target == target and one.retry_at > now for one in self.observed.problems)
+
     @cached_property
     def blocked(self) -> frozenset[int]:
         """Wanted nodes that are not in and cannot come by themselves: their pod is refused or cannot start."""

@@ -82,14 +82,12 @@ class HeldCalls:
 
     def answer(self, run: Run, effect: Answer) -> None:
         """Answer a call, if its caller still waits."""
-        answered = self._take(run, effect.waiter)
-        if answered is not None:
-            self._tell(answered, effect.result)
+        self._end(run, effect.waiter, effect.result)
 
     def release(self, run: Run, refusal: ProtocolError) -> None:
         """Refuse all calls of a run that are held."""
         for waiter in list(run.held):
-            self.answer(run, Answer(waiter=waiter, result=refusal))
+            self._end(run, waiter, refusal)
 
     def stop(self) -> None:
         """No call's time is over any more."""
@@ -101,7 +99,10 @@ class HeldCalls:
             self.count -= 1
         return answered
 
-    def _tell(self, answered: Answered, result: WaitResult) -> None:
+    def _end(self, run: Run, waiter: Waiter, result: WaitResult) -> None:
+        answered = self._take(run, waiter)
+        if answered is None:
+            return
         if not self._told:
             asyncio.get_running_loop().call_soon(self._tell_all)
         self._told.append(_Told(answered, result))

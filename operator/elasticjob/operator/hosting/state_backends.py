@@ -2,8 +2,8 @@
 
 A run's state is one ConfigMap in the namespace of its job, owned by the job, so that it goes with it; or, if the job
 says so, it is kept by another backend of `elasticjob.rendezvous.backends`. States that can be listed there say whose
-they are. Backends are called from threads; the
-ConfigMaps are reached through the operator's own asynchronous client, which lives on the event loop of the host.
+they are. Backends are called from threads; the ConfigMaps are reached through the operator's own asynchronous client,
+which lives on the event loop of the host.
 """
 
 import asyncio

@@ -13,7 +13,7 @@ from elasticjob.operator.plan.orders import run_orders
 from elasticjob.operator.plan.protection import protection
 from elasticjob.operator.plan.protection import target as protection_target
 from elasticjob.operator.pod_facts import PodFacts, read_pods
-from elasticjob.operator.pods import build_pod, build_service, node_name, pod_name
+from elasticjob.operator.pods import build_pod, build_service, node_name
 from elasticjob.operator.policies.accounting import NodeEnd, account, current_pods, enter_round, write_off
 from elasticjob.operator.policies.budget import budget
 from elasticjob.operator.policies.deadlines import Deadline, active_deadline, startup_deadline
@@ -181,7 +181,7 @@ def _open_problems(situation: Situation) -> tuple[ApiProblem, ...]:
     """Refused calls that are still wanted: of missing pods and the Service, and deletions of pods that exist."""
     ledger, job = situation.ledger, situation.job.name
     missing = ledger.unfinished - situation.current.keys()
-    targets = {f"Pod/{pod_name(job, index, ledger.ended.get(index, 0))}" for index in missing}
+    targets = {situation.target(index) for index in missing}
     targets.update(f"Pod/{pod.name}" for pod in situation.pods)
     targets.add(protection_target(situation))
     if not situation.observed.service:
@@ -209,9 +209,7 @@ def _creations(situation: Situation) -> Creations:
 
 
 def _service(situation: Situation) -> Iterable[Action]:
-    target = f"Service/{situation.job.name}"
-    pauses = (one.retry_at > situation.observed.clock for one in situation.problems if one.target == target)
-    if not situation.observed.service and not any(pauses):
+    if not situation.observed.service and not situation.is_refused(f"Service/{situation.job.name}"):
         yield CreateService(body=build_service(situation.job))
 
 

@@ -17,21 +17,15 @@ def protection(situation: Situation) -> Iterable[Action]:
             meta = found["metadata"]
             yield DeleteDisruptionBudget(name=meta["name"], uid=meta["uid"])
     elif found is None:
-        if not is_refused(situation):
+        if not situation.is_refused(target(situation)):
             yield CreateDisruptionBudget(body=wanted)
-    elif not _agrees(found, wanted) and not is_refused(situation):
+    elif not _agrees(found, wanted) and not situation.is_refused(target(situation)):
         yield UpdateDisruptionBudget(body={**found, "spec": wanted["spec"]})
 
 
 def target(situation: Situation) -> str:
     """Its kind and name."""
     return f"PodDisruptionBudget/{situation.job.name}"
-
-
-def is_refused(situation: Situation) -> bool:
-    """Whether the API server refused it a moment ago."""
-    now, name = situation.observed.clock, target(situation)
-    return any(one.target == name and one.retry_at > now for one in situation.observed.problems)
 
 
 def _wanted(situation: Situation) -> Mapping[str, Any] | None:

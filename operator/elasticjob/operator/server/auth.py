@@ -40,6 +40,9 @@ MAX_TOKEN = 16 * 1024
 MAX_CACHED = 16_384
 ALGORITHMS = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512")
 """Asymmetric ones only: with a symmetric algorithm a published key would be a secret."""
+_KEY_TYPES = ("RSA", "EC")
+"""The kinds of keys that these need."""
+_SIGNATURES = jws.JWSRegistry(algorithms=ALGORITHMS, strict_check_header=False)
 LEEWAY = 10
 """Seconds by which the clocks of the API server and ours may differ."""
 REFRESH_INTERVAL = 10.0
@@ -72,10 +75,6 @@ class Issuer(Protocol):
         """Create an object."""
 
 
-_KEY_TYPES = ("RSA", "EC")
-_SIGNATURES = jws.JWSRegistry(algorithms=ALGORITHMS, strict_check_header=False)
-
-
 class Authenticator:
     """Verifies tokens. Belongs to one event loop."""
 
@@ -98,7 +97,7 @@ class Authenticator:
         """
         if not token or len(token) > MAX_TOKEN:
             raise _unauthenticated("there is no bearer token of a sensible length")
-        digest = hashlib.sha256(token.encode()).digest()
+        digest = _digest(token)
         known = self._accepted.get(digest)
         if known is not None and known[1] > time.time():
             return known[0]
@@ -122,15 +121,17 @@ class Authenticator:
             ProtocolError: `unauthenticated`, if the token is not valid; `not-ready`, if that cannot be found out now.
         """
         caller = self.recognize(token)
-        if caller is None:
-            await self._refresh(_kid_of(_read(token)))
-            caller = self.recognize(token)
         if caller is not None:
             return caller
-        digest = hashlib.sha256(token.encode()).digest()
+        kid = _kid_of(_read(token))
+        await self._refresh(kid)
+        caller = self.recognize(token)
+        if caller is not None:
+            return caller
+        digest = _digest(token)
         with self._remembering(digest):
             if self._keys:
-                raise _unauthenticated(f"the cluster publishes no key {_kid_of(_read(token))[:64]!r}")
+                raise _unauthenticated(f"the cluster publishes no key {kid[:64]!r}")
             caller = await self._review(token)
         _remember(self._accepted, digest, (caller, time.time() + REVIEWED_FOR))
         return caller
@@ -188,6 +189,10 @@ class Authenticator:
         if not status.get("authenticated") or self._audience not in (status.get("audiences") or ()):
             raise _unauthenticated(str(status.get("error") or "the API server does not accept this token"))
         return _caller_of_review(status)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
 
 
 def _read(token: str) -> jws.CompactSignature:

@@ -1,8 +1,8 @@
 """The connections of the rendezvous server: one HTTP call at a time on each, and a bound on everything they may cost.
 
 A thousand nodes hold a connection each and speak every few seconds, so a connection is small and a call costs little:
-no streams, no timers and no tasks. One sweep a second closes whatever has lasted too long:
-a request that does not arrive, an answer that is not taken, a connection without a call.
+no streams, no timers and no tasks. One sweep a second closes whatever has lasted too long: a request that does not
+arrive, an answer that is not taken, a connection without a call.
 """
 
 import asyncio
@@ -176,7 +176,7 @@ class Connection(asyncio.Protocol):
 
     def _take_request(self) -> None:
         """Begin to answer if a whole request has arrived."""
-        received = self._buffer if self._head is None else None
+        received = self._buffer if self._head is None else b""
         if self._known is not None and received == self._known[0]:
             self._buffer = b""
             self._begin(self._known[1], self._known[2])
@@ -194,8 +194,8 @@ class Connection(asyncio.Protocol):
         body, self._buffer = self._buffer[: head.length], self._buffer[head.length :]
         self._head = None
         call = self._owner.reads(head, body)
-        is_whole = received is not None and not self._buffer
-        self._known = (received, head, call) if received and is_whole and len(received) <= _MAX_KNOWN else None
+        is_whole = bool(received) and not self._buffer
+        self._known = (received, head, call) if is_whole and len(received) <= _MAX_KNOWN else None
         self._begin(head, call)
 
     def _take_head(self) -> bool:

@@ -25,7 +25,7 @@ def run_is_closed(closed: Closed) -> ProtocolError:
 
 def round_is_replaced(round: int, cause: str) -> ProtocolError:
     """What members are told that ask for something of a round that does not stand any more."""
-    return ProtocolError(ErrorCode.STALE_ROUND, f"round {round} is being replaced: {cause}")
+    return ProtocolError(ErrorCode.STALE_ROUND, round_reforming(round, cause).message)
 
 
 def node_record(

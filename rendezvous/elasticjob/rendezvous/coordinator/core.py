@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from elasticjob.events.api import NodeState
+from elasticjob.rendezvous.coordinator.announcements import run_is_closed
 from elasticjob.rendezvous.coordinator.effects import Answer, Changed, Effect, Record, Verify, Waiter
 from elasticjob.rendezvous.coordinator.incident import describe_failure
 from elasticjob.rendezvous.coordinator.membership import Membership
@@ -213,7 +214,7 @@ class Coordinator:
             session.leaving = now if is_certain else now + LEFT_GRACE
             session.left_round = request.round
         # What follows is decided by the next tick, which is due now: nodes that leave together are looked at once.
-        self._members.advance_by(now)
+        self._members.advance_soon(now)
 
     def publish(self, uid: str, round: int, request: EndpointRequest, now: float) -> None:
         """Rank 0 says where its store for the round listens."""
@@ -271,7 +272,7 @@ class Coordinator:
         """
         closed = self.closed
         if closed is not None:
-            raise ProtocolError(ErrorCode.CLOSED, f"the run is closed: {closed.reason}", closed=closed)
+            raise run_is_closed(closed)
         fact = self.orders.nodes.get(uid)
         if fact is None and uid not in self._members.fenced:
             raise ProtocolError(ErrorCode.UNKNOWN_NODE, "the operator has not seen this pod yet")

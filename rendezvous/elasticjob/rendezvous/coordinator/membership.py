@@ -210,9 +210,9 @@ class Membership:
         """Look at all sessions at the deadline or before."""
         self.scan_at = deadline if self.scan_at is None else min(self.scan_at, deadline)
 
-    def advance_by(self, deadline: float) -> None:
-        """Something has happened that `advance` has to see at the deadline or before."""
-        self._advance_at = deadline if self._advance_at is None else min(self._advance_at, deadline)
+    def advance_soon(self, now: float) -> None:
+        """Something has happened that the next tick, which is due now, has to see."""
+        self._advance_at = now
 
     def is_calm(self, now: float) -> bool:
         """Whether nothing has happened and all nodes have called in time, so that `scan` is all that is to be done."""
