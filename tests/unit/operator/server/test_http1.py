@@ -55,6 +55,23 @@ def test_what_is_not_understood_is_refused_and_nothing_is_guessed(block: bytes) 
     assert refused.value.code is ErrorCode.INVALID
 
 
+@pytest.mark.parametrize(
+    "block",
+    [
+        b"GET / HTTP/1.1\r\nName:" + b" " * 2_000_000 + b"\x00",
+        b"GET / HTTP/1.1\r\nName: a" + b"\t" * 2_000_000 + b"\x00",
+        b"GET / HTTP/1.1\r\n" + b"a" * 2_000_000,
+        b"GET /" + b"a" * 2_000_000 + b"\x00 HTTP/1.1",
+        b"GET / HTTP/1.1\r\n" + b": " * 1_000_000,
+    ],
+    ids=["spaces before a value", "spaces after a value", "a name", "a target", "colons"],
+)
+def test_to_refuse_a_request_takes_time_in_proportion_to_its_length(block: bytes) -> None:
+    # With a pattern that tries each of the spaces anew, this would take hours.
+    with pytest.raises(ProtocolError):
+        read_head(block)
+
+
 def test_a_body_that_is_too_large_is_refused_by_its_announcement() -> None:
     with pytest.raises(ProtocolError) as refused:
         read_head(b"POST / HTTP/1.1\r\nContent-Length: 65537")
