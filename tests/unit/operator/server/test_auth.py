@@ -1,13 +1,12 @@
-"""Who calls: tokens signed by real keys, and every way in which one can be wrong."""
+"""Who calls: what is verified here, what the API server is asked, and what is remembered."""
 
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from joserfc import jwt
-from joserfc.jwk import ECKey, Key, OctKey, RSAKey
+from joserfc.jwk import Key, RSAKey
 
 from elasticjob.operator.constants import TOKEN_AUDIENCE as AUDIENCE
 from elasticjob.operator.errors import Forbidden, Unavailable
@@ -19,7 +18,6 @@ from elasticjob.rendezvous.protocol import ErrorCode, ProtocolError
 
 ISSUER = "https://kubernetes.default.svc"
 RSA_KEY, OTHER_KEY = RSAKey.generate_key(2048), RSAKey.generate_key(2048)
-EC_KEY = ECKey.generate_key("P-256")
 ME = Caller(namespace="train", pod="digits-0-0", pod_uid="uid-0")
 
 
@@ -85,21 +83,9 @@ async def test_a_token_names_its_pod_without_a_call_for_each() -> None:
     assert (server.reads, server.reviews) == (1, 0)
 
 
-async def test_elliptic_curve_keys_are_understood() -> None:
-    authenticator = Authenticator(ApiServer(two=EC_KEY))
-    assert await authenticator.identify(token(EC_KEY, kid="two", algorithm="ES256")) == ME
-
-
 @pytest.mark.parametrize(
     "changes",
     [
-        {"aud": ["https://kubernetes.default.svc"]},
-        {"aud": None},
-        {"iss": "https://somebody.else"},
-        {"iss": None},
-        {"exp": int(time.time()) - 60},
-        {"exp": None},
-        {"nbf": int(time.time()) + 600},
         {"kubernetes.io": None},
         {"kubernetes.io": "train"},
         {"kubernetes.io": {"namespace": "train"}},
@@ -107,30 +93,8 @@ async def test_elliptic_curve_keys_are_understood() -> None:
         {"kubernetes.io": {"namespace": 7, "pod": {"name": "digits-0-0", "uid": "uid-0"}}},
     ],
 )
-async def test_a_token_that_says_anything_else_is_refused(changes: dict[str, Any]) -> None:
+async def test_a_token_that_is_bound_to_no_pod_is_refused(changes: dict[str, Any]) -> None:
     error = await refusal(Authenticator(ApiServer(one=RSA_KEY)), token(**changes))
-    assert error.code is ErrorCode.UNAUTHENTICATED
-
-
-async def test_a_forged_signature_is_refused() -> None:
-    error = await refusal(Authenticator(ApiServer(one=RSA_KEY)), token(OTHER_KEY))
-    assert error.code is ErrorCode.UNAUTHENTICATED
-
-
-async def test_a_published_key_is_not_taken_for_a_shared_secret() -> None:
-    secret = OctKey.import_key("x" * 64)
-    error = await refusal(Authenticator(ApiServer(one=RSA_KEY)), token(secret, algorithm="HS256"))
-    assert error.code is ErrorCode.UNAUTHENTICATED
-
-
-async def test_a_token_without_a_signature_is_refused() -> None:
-    header = urlsafe_b64encode(b'{"alg":"none","kid":"one"}').decode().rstrip("=")
-    error = await refusal(Authenticator(ApiServer(one=RSA_KEY)), f"{header}.{token().split('.')[1]}.")
-    assert error.code is ErrorCode.UNAUTHENTICATED
-
-
-async def test_a_key_is_used_with_the_algorithm_that_is_published_for_it_alone() -> None:
-    error = await refusal(Authenticator(ApiServer(one=RSA_KEY)), token(algorithm="PS512"))
     assert error.code is ErrorCode.UNAUTHENTICATED
 
 
@@ -138,6 +102,16 @@ async def test_a_key_is_used_with_the_algorithm_that_is_published_for_it_alone()
 async def test_junk_is_refused(junk: str) -> None:
     error = await refusal(Authenticator(ApiServer(one=RSA_KEY)), junk)
     assert error.code is ErrorCode.UNAUTHENTICATED
+
+
+async def test_a_key_that_is_not_published_any_more_verifies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = ApiServer(one=RSA_KEY)
+    authenticator = Authenticator(server)
+    await authenticator.identify(token())
+    server.keys = published(new=OTHER_KEY)
+    monkeypatch.setattr(auth, "REFRESH_INTERVAL", 0.0)
+    await authenticator.identify(token(OTHER_KEY, kid="new"))
+    assert (await refusal(authenticator, token(jti="later"))).code is ErrorCode.UNAUTHENTICATED
 
 
 async def test_new_keys_are_read_when_a_token_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,14 +194,3 @@ async def test_the_caches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         await authenticator.identify(token(jti=str(number)))
         await refusal(authenticator, f"junk-{number}")
     assert len(authenticator._accepted) == len(authenticator._refused) == 4
-
-
-async def test_keys_of_an_unknown_kind_are_left_out() -> None:
-    server = ApiServer(one=RSA_KEY)
-    server.keys["keys"] += [
-        {"kty": "XYZ", "kid": "odd"},
-        {"kty": "oct", "k": "c2VjcmV0", "kid": "shared", "alg": "HS256"},
-    ]
-    authenticator = Authenticator(server)
-    assert await authenticator.identify(token()) == ME
-    assert "shared" not in authenticator._keys
