@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import uvloop
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
@@ -125,8 +126,8 @@ def _obey(host: Host, metrics: Metrics) -> None:
                 time.sleep(0.002)
             say({"applied": moment})
         else:
-            held = metrics.registry.get_sample_value("elasticjob_rendezvous_connected_nodes")
-            say({"writes": CountingBackend.writes, "refusals": dict(host.refusals), "held": held})
+            (held,) = next(iter(metrics.connected_nodes.collect())).samples
+            say({"writes": CountingBackend.writes, "refusals": dict(host.refusals), "held": held.value})
 
 
 def _orders(run_id: str, pods: list[int]) -> RunOrders:
@@ -257,4 +258,4 @@ def start(module: str = __name__) -> Iterator[Server]:
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(Path(sys.argv[1])))
+    uvloop.run(_serve(Path(sys.argv[1])))

@@ -18,10 +18,12 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+import uvloop
+
 from elasticjob.operator.cluster import Cluster, Connect, load_configuration
 from elasticjob.operator.controller import Controller
 from elasticjob.operator.errors import NotLeader
-from elasticjob.operator.halves import Keeper, Main, RestartPolicy
+from elasticjob.operator.halves import Keeper, LoopFactory, Main, RestartPolicy
 from elasticjob.operator.health import HealthServer
 from elasticjob.operator.hosting.half import HostContext, HostSwitch, ServerFactory
 from elasticjob.operator.leadership.elector import Elector, Leadership, LeaseTiming
@@ -191,7 +193,8 @@ class App:
         self.metrics.leader.set(1)
         self.metrics.epoch.set(epoch)
         if self._parts.server is not None:
-            self._server_keeper = self._keeper("rendezvous", self._serve(epoch, self._parts.server))
+            serve = self._serve(epoch, self._parts.server)
+            self._server_keeper = self._keeper("rendezvous", serve, loop_factory=uvloop.new_event_loop)
             self._server_task = _task(self._server_keeper.run(), "rendezvous")
             self._server_task.add_done_callback(self._server_ended)
         self.controller.lead()
@@ -273,9 +276,17 @@ class App:
         await started.wait()
         self._watches = True
 
-    def _keeper(self, name: str, main: Main, *, most: int = 10) -> Keeper:
-        policy = RestartPolicy(most=most)
-        return Keeper(name=name, main=main, clock=self._clock, metrics=self.metrics, policy=policy)
+    def _keeper(
+        self, name: str, main: Main, *, most: int = 10, loop_factory: LoopFactory = asyncio.new_event_loop
+    ) -> Keeper:
+        return Keeper(
+            name=name,
+            main=main,
+            clock=self._clock,
+            metrics=self.metrics,
+            policy=RestartPolicy(most=most),
+            loop_factory=loop_factory,
+        )
 
 
 def pod_of(identity: str) -> str:

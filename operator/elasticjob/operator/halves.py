@@ -26,6 +26,8 @@ _MAX_THREAD_NAME = 15
 """Bytes of a thread's name that Linux keeps."""
 Main = Callable[[asyncio.Event], Awaitable[None]]
 """What a part does until the given event is set."""
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+"""Makes the event loop of a part."""
 
 
 class GaveUp(Exception):  # noqa: N818 - says what happened
@@ -52,11 +54,12 @@ class RestartPolicy:
 class _Run:
     """One run of a part: a thread and its loop."""
 
-    def __init__(self, name: str, main: Main, clock: Clock) -> None:
+    def __init__(self, name: str, main: Main, clock: Clock, loop_factory: LoopFactory) -> None:
         self.beat = clock.now()
         self.error: BaseException | None = None
         self._clock = clock
         self._main = main
+        self._loop_factory = loop_factory
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._task: asyncio.Task[None] | None = None
@@ -79,7 +82,8 @@ class _Run:
     def _target(self) -> None:
         _name_thread(self._thread.name)
         try:
-            asyncio.run(self._supervised())
+            with asyncio.Runner(loop_factory=self._loop_factory) as runner:
+                runner.run(self._supervised())
         except asyncio.CancelledError:
             pass
         except BaseException as error:  # told to the keeper, who decides
@@ -115,13 +119,21 @@ class Keeper:
     """Keeps one part running."""
 
     def __init__(
-        self, *, name: str, main: Main, clock: Clock, metrics: Metrics, policy: RestartPolicy | None = None
+        self,
+        *,
+        name: str,
+        main: Main,
+        clock: Clock,
+        metrics: Metrics,
+        policy: RestartPolicy | None = None,
+        loop_factory: LoopFactory = asyncio.new_event_loop,
     ) -> None:
         self.name = name
         self._main = main
         self._clock = clock
         self._metrics = metrics
         self._policy = policy or RestartPolicy()
+        self._loop_factory = loop_factory
         self._run: _Run | None = None
 
     def silent_seconds(self) -> float:
@@ -156,7 +168,7 @@ class Keeper:
             with contextlib.suppress(RuntimeError):  # the process is ending
                 loop.call_soon_threadsafe(ended.set)
 
-        run = self._run = _Run(self.name, self._main, self._clock)
+        run = self._run = _Run(self.name, self._main, self._clock, self._loop_factory)
         run.start(on_end)
         try:
             await ended.wait()

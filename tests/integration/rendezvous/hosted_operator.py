@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import TracebackType
 
+import uvloop
+
 from elasticjob.operator.hosting.host import Host
 from elasticjob.operator.server.auth import Caller
 from elasticjob.operator.server.server import RendezvousHttpServer
@@ -63,7 +65,7 @@ class HostedOperator(AbstractContextManager["HostedOperator"]):
         """Begin to lead, with the state that the last leader left."""
         self._epoch += 1
         started = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(started)), daemon=True)
+        self._thread = threading.Thread(target=lambda: uvloop.run(self._serve(started)), daemon=True)
         self._thread.start()
         assert started.wait(10), "the server did not start"
 

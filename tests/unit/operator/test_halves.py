@@ -2,6 +2,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from elasticjob.operator.clock import SystemClock
 from elasticjob.operator.halves import GaveUp, Keeper, Main, RestartPolicy
@@ -47,6 +48,25 @@ async def test_the_thread_of_a_part_bears_its_name_for_the_system_too() -> None:
     with pytest.raises(GaveUp):
         await keeper(main).run()
     assert set(names) == {"part"}
+
+
+async def test_a_part_runs_on_the_loop_that_is_made_for_it() -> None:
+    made: list[asyncio.AbstractEventLoop] = []
+    used: list[asyncio.AbstractEventLoop] = []
+
+    def make() -> asyncio.AbstractEventLoop:
+        made.append(uvloop.new_event_loop())
+        return made[-1]
+
+    async def main(stop: asyncio.Event) -> None:
+        used.append(asyncio.get_running_loop())
+        raise RuntimeError("enough")
+
+    part = Keeper(name="part", main=main, clock=SystemClock(), metrics=Metrics(), policy=QUICK, loop_factory=make)
+    with pytest.raises(GaveUp):
+        await part.run()
+    assert used == made
+    assert all(loop.is_closed() for loop in made)
 
 
 async def test_a_part_that_fails_is_started_again() -> None:

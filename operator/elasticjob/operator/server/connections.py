@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from email.utils import formatdate
 from enum import Enum
+from typing import cast
 
 from elasticjob.operator.metrics import Cut, Metrics
 from elasticjob.operator.server.answers import Gzipped
@@ -96,8 +97,7 @@ class Connection(asyncio.Protocol):
         self._hang_up: HangUp | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.wired(transport)
+        self.wired(cast(asyncio.Transport, transport))
         self.secured()
 
     def wired(self, wire: Wire) -> None:

@@ -1,14 +1,14 @@
 """TLS for the connections of the rendezvous server, at a cost that a thousand idle connections can have.
 
 asyncio's own TLS gives each connection a buffer of 256 KiB and a timer for its handshake. Here all connections read
-through one buffer, which is safe since on a selector loop what is read is handed on before anything else is read. The
+through one buffer, which is safe since the loop hands on what it has read before it reads anything else. The
 protocol above sees the connection from its first moment and so bounds the time of the handshake as well.
 """
 
 import asyncio
 import contextlib
 import ssl
-from typing import Protocol
+from typing import Protocol, cast
 
 _RECORD = 16 * 1024
 """Most bytes that one record of TLS holds."""
@@ -86,8 +86,7 @@ class TlsLayer(asyncio.BufferedProtocol):
     # -- as a protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one without inheriting from it
         self._above.wired(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
