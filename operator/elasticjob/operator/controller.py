@@ -25,6 +25,7 @@ from elasticjob.operator.ports import Body, Clock, ClusterPort, RendezvousHost, 
 from elasticjob.operator.reconcile import Planner, Reconciler, Result
 from elasticjob.operator.resources import JOBS, PODS, WATCHED, selector_of
 from elasticjob.operator.settings import Settings
+from elasticjob.operator.waiting import happens
 from elasticjob.operator.work_queue import Backoff, QueueClosed, WorkQueue
 
 _log = logging.getLogger(__name__)
@@ -99,9 +100,7 @@ class Controller:
 
         if self._post(end):
             # Should the half end in between, nobody would answer. The fence refuses its writes in any case.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(STAND_BY_SECONDS):
-                    await done.wait()
+            await happens(done, within=STAND_BY_SECONDS)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run the half until `stop` is set."""

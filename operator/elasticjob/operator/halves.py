@@ -15,6 +15,7 @@ from pathlib import Path
 
 from elasticjob.operator.metrics import Metrics
 from elasticjob.operator.ports import Clock
+from elasticjob.operator.waiting import happens
 from elasticjob.operator.work_queue import Backoff
 
 _log = logging.getLogger(__name__)
@@ -182,8 +183,6 @@ class Keeper:
     async def _end(self, run: _Run, ended: asyncio.Event) -> None:
         for hard in (False, True):
             run.stop(hard=hard)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._policy.grace_seconds):
-                    await ended.wait()
-                    return
+            if await happens(ended, within=self._policy.grace_seconds):
+                return
         _log.error("%s does not end", self.name)

@@ -24,6 +24,7 @@ from elasticjob.operator.clock import micro_timestamp
 from elasticjob.operator.errors import AlreadyExists, ClusterError, Conflict, NotFound, NotLeader
 from elasticjob.operator.ports import Body, Clock, ClusterPort
 from elasticjob.operator.resources import LEASES
+from elasticjob.operator.waiting import happens
 
 _log = logging.getLogger(__name__)
 
@@ -182,7 +183,7 @@ class Elector:
                 epoch = None
             if epoch is not None:
                 return epoch
-            await _pause(stop, self._timing.retry_period * random.uniform(1.0, 1.2))
+            await happens(stop, within=self._timing.retry_period * random.uniform(1.0, 1.2))
         return None
 
     async def _try_acquire(self) -> int | None:
@@ -237,7 +238,7 @@ class Elector:
         start = asyncio.create_task(self._begin(epoch), name="start of leadership")
         try:
             while not stop.is_set() and self._leadership.remaining() > 0:
-                await _pause(stop, min(self._timing.retry_period, self._leadership.remaining()))
+                await happens(stop, within=min(self._timing.retry_period, self._leadership.remaining()))
                 if start.done() and start.exception():
                     _log.error("cannot start to lead", exc_info=start.exception())
                     return
@@ -306,9 +307,3 @@ class Elector:
 
 def _transitions(lease: Body) -> int:
     return int((lease.get("spec") or {}).get("leaseTransitions") or 0)
-
-
-async def _pause(stop: asyncio.Event, seconds: float) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await stop.wait()

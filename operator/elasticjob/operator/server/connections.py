@@ -6,7 +6,6 @@ arrive, an answer that is not taken, a connection without a call.
 """
 
 import asyncio
-import contextlib
 import resource
 import ssl
 import sys
@@ -20,6 +19,7 @@ from elasticjob.operator.metrics import Cut, Metrics
 from elasticjob.operator.server.answers import Gzipped
 from elasticjob.operator.server.http1 import END_OF_HEAD, MAX_HEAD, Head, answer_bytes, read_head
 from elasticjob.operator.server.tls import TlsLayer, Wire
+from elasticjob.operator.waiting import happens
 from elasticjob.rendezvous.protocol import MAX_REQUEST_BYTES, ErrorCode, ProtocolError, dumps
 
 _SWEEP = 1.0
@@ -342,11 +342,10 @@ class Connections:
         for connection in list(self._open):
             if not connection.is_answering:
                 connection.abort()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(grace):
-                while any(connection.is_answering for connection in self._open):
-                    await self.answered.wait()
-                    self.answered.clear()
+        ends_at = self.now() + grace
+        while any(connection.is_answering for connection in self._open) and self.now() < ends_at:
+            self.answered.clear()
+            await happens(self.answered, within=ends_at - self.now())
         for connection in list(self._open):
             connection.abort()
         await asyncio.sleep(0)

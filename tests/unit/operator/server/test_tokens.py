@@ -1,7 +1,6 @@
 """Tokens signed by real keys, and every way in which one can be wrong."""
 
 import json
-import time
 from base64 import urlsafe_b64encode
 from typing import Any
 
@@ -14,7 +13,7 @@ from elasticjob.operator.server.tokens import TokenVerifier, kid_of
 from elasticjob.rendezvous.protocol import ErrorCode, ProtocolError
 
 ISSUER, AUDIENCE = "https://kubernetes.default.svc", "elasticjob"
-NOW = int(time.time())
+NOW = 1_796_000_000
 RSA_KEY, OTHER_KEY = RSAKey.generate_key(2048), RSAKey.generate_key(2048)
 EC_KEY = ECKey.generate_key("P-256")
 
