@@ -113,7 +113,7 @@ async def test_a_part_that_does_not_heed_the_call_to_stop_is_cancelled() -> None
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            cancelled.append(True)
+            here.call_soon_threadsafe(cancelled.set)
             raise
 
     policy = RestartPolicy(pauses=QUICK.pauses, most=3, grace_seconds=0.05)
