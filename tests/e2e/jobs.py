@@ -9,6 +9,8 @@ Object = dict[str, Any]
 
 FOREVER = """
 import os, time
+with open(os.environ["ELASTICJOB_ROUND_FILE"]) as file:
+    assert file.read().strip() == os.environ["ELASTICJOB_ROUND"]
 print("round", os.environ["ELASTICJOB_ROUND"], "rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], flush=True)
 while True:
     time.sleep(1)

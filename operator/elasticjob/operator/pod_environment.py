@@ -68,6 +68,7 @@ def _identity(job: ElasticJob, spec: ElasticJobSpec, endpoint: ServerEndpoint, i
         _field(names.POD_IP, "status.podIP"),
         _value(names.TOKEN_FILE, f"{constants.IDENTITY_PATH}/token"),
         *ca_file,
+        _value(names.ROUND_FILE, f"{constants.ROUND_PATH}/number"),
         _value(names.MIN_NODES, str(spec.min_nodes)),
         _value(names.MAX_NODES, str(spec.max_nodes)),
         _value(names.NPROC_PER_NODE, spec.nproc_per_node),

@@ -186,7 +186,10 @@ def _containers(
 
 def _worker(job: ElasticJob, spec: ElasticJobSpec, facts: OperatorFacts, index: int, users: Body) -> Body:
     ours = worker_environment(job, spec, facts.endpoint, index=index, tls=facts.ca_bundle is not None)
-    mounts = [{"name": constants.IDENTITY_VOLUME, "mountPath": constants.IDENTITY_PATH, "readOnly": True}]
+    mounts: list[Body] = [
+        {"name": constants.IDENTITY_VOLUME, "mountPath": constants.IDENTITY_PATH, "readOnly": True},
+        {"name": constants.ROUND_VOLUME, "mountPath": constants.ROUND_PATH},
+    ]
     if spec.inject:
         mounts.append({"name": constants.LIBRARY_VOLUME, "mountPath": constants.LIBRARY_PATH, "readOnly": True})
     return {
@@ -210,8 +213,9 @@ def _volumes(spec: ElasticJobSpec, facts: OperatorFacts) -> list[Body]:
         path = f"metadata.annotations['{constants.ANNOTATION_CA_BUNDLE}']"
         sources.append({"downwardAPI": {"items": [{"path": "ca.crt", "fieldRef": {"fieldPath": path}}]}})
     identity = {"name": constants.IDENTITY_VOLUME, "projected": {"sources": sources}}
+    round = {"name": constants.ROUND_VOLUME, "emptyDir": {"sizeLimit": "1Mi"}}
     library = {"name": constants.LIBRARY_VOLUME, "emptyDir": {"sizeLimit": "32Mi"}}
-    return [identity, library] if spec.inject else [identity]
+    return [identity, round, library] if spec.inject else [identity, round]
 
 
 def _inject_container(facts: OperatorFacts, users: Mapping[str, Any]) -> Body:

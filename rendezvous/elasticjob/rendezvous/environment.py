@@ -32,7 +32,7 @@ NPROC_PER_NODE = "ELASTICJOB_NPROC_PER_NODE"
 ROUND = "ELASTICJOB_ROUND"
 """Set for the training process: number of the round it belongs to. Only ever rises, so that storage can be fenced."""
 ROUND_FILE = "ELASTICJOB_ROUND_FILE"
-"""If set, path of a file that holds the round too, for processes that outlive a round."""
+"""Path of a file that holds the newest round of the node: a process that has outlived its round finds out there."""
 RESTART_COUNT = "ELASTICJOB_RESTART_COUNT"
 """Set by the launcher: how often the workers of this node were started before."""
 

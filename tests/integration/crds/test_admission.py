@@ -112,7 +112,7 @@ def test_names_that_no_service_can_have_are_refused(refusal: Refusal, name: str)
         ),
         (
             {"template": pod(volumes=[{"name": "elasticjob", "emptyDir": {}}])},
-            "the volume names elasticjob and elasticjob-identity are the operator's",
+            "the volume names elasticjob, elasticjob-identity and elasticjob-round are the operator's",
         ),
         (
             {"template": {**pod(), "metadata": {"labels": {"elasticjob.dev/node-index": "7"}}}},

@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -271,8 +272,8 @@ def test_the_init_container_is_not_root_in_a_pod_that_is() -> None:
 def test_an_image_that_ships_the_client_gets_nothing_injected() -> None:
     body = pod_of(with_env({"name": "PYTHONPATH", "value": "/app"}), inject=False)
     assert "initContainers" not in body["spec"]
-    assert [volume["name"] for volume in body["spec"]["volumes"]] == ["elasticjob-identity"]
-    assert [mount["name"] for mount in container(body)["volumeMounts"]] == ["elasticjob-identity"]
+    assert [volume["name"] for volume in body["spec"]["volumes"]] == ["elasticjob-identity", "elasticjob-round"]
+    assert [mount["name"] for mount in container(body)["volumeMounts"]] == ["elasticjob-identity", "elasticjob-round"]
     assert env(body)["PYTHONPATH"] == "/app"
 
 
@@ -287,6 +288,16 @@ def test_the_token_is_for_the_rendezvous_alone() -> None:
     assert identity["projected"]["sources"] == [
         {"serviceAccountToken": {"audience": "elasticjob.dev/rendezvous", "expirationSeconds": 3600, "path": "token"}}
     ]
+
+
+@pytest.mark.parametrize("inject", [True, False])
+def test_the_number_of_the_round_has_a_file_that_the_worker_can_write(inject: bool) -> None:
+    body = pod_of(template(), inject=inject)
+    file = Path(env(body)["ELASTICJOB_ROUND_FILE"])
+    (mount,) = (one for one in container(body)["volumeMounts"] if one["mountPath"] == str(file.parent))
+    assert not mount.get("readOnly")
+    (volume,) = (one for one in body["spec"]["volumes"] if one["name"] == mount["name"])
+    assert volume["emptyDir"] == {"sizeLimit": "1Mi"}
 
 
 def test_certificates_reach_the_pod_without_another_object() -> None:
