@@ -4,7 +4,8 @@ The plan is pure and made from the cache alone, so reconciling is level-triggere
 by an earlier leader, the next run plans from what is there. Two rules give the order:
 
 - What a plan marks as `charge_first` is stored before anything is done: a failure that was acted upon but not counted
-  would be counted never, or twice.
+  would be counted never, or twice. What has happened to pods is no decision, though: the rendezvous is told at once,
+  since survivors wait for nothing else.
 - A status is written by replacing the version that the plan was made from. On a conflict nothing is retried blindly:
   the job is read again and planned anew.
 
@@ -13,7 +14,7 @@ Jobs are independent of each other; one job is never reconciled twice at a time 
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from elasticjob.operator.act import Actor, Owner, Report, controller_uid
@@ -91,6 +92,8 @@ class Reconciler:
         self._problems = Problems()
         self._actor = Actor(cluster=cluster, cache=cache, problems=self._problems, clock=clock, parallelism=parallelism)
         self._runs: dict[JobKey, RunOrders] = {}
+        self._ordered: dict[JobKey, RunOrders] = {}
+        """What the rendezvous was told last, of jobs that have a run."""
         self._written: dict[JobKey, float] = {}
 
     async def reconcile(self, key: JobKey) -> Result:
@@ -125,6 +128,7 @@ class Reconciler:
     def reset(self) -> None:
         """Forget what belongs to an earlier leadership; the cache stays."""
         self._runs.clear()
+        self._ordered.clear()
         self._written.clear()
 
     def _observe(self, key: JobKey, job: ElasticJob) -> Observed:
@@ -149,6 +153,7 @@ class Reconciler:
 
     async def _carry_out(self, key: JobKey, body: Body, job: ElasticJob, plan: Plan) -> Result:
         if plan.charge_first:
+            self._tell_what_happened(key, plan)
             await self._write_status(key, body, plan)
         self._give_orders(key, job, plan)
         report = await self._actor.act(Owner(key=key, uid=job.uid), plan.actions)
@@ -160,10 +165,20 @@ class Reconciler:
     def _give_orders(self, key: JobKey, job: ElasticJob, plan: Plan) -> None:
         if plan.orders is not None:
             self._host.apply(plan.orders)
+            self._ordered[key] = plan.orders
         else:
             self._host.forget(job.uid)
+            self._ordered.pop(key, None)
         if is_ours(job.managed_by):
             self._runs[key] = place_of_state(job)
+
+    def _tell_what_happened(self, key: JobKey, plan: Plan) -> None:
+        """Tell the rendezvous of the pods, and nothing of what has been decided about them."""
+        known, orders = self._ordered.get(key), plan.orders
+        if known is None or orders is None or known.run_id != orders.run_id or known.nodes == orders.nodes:
+            return
+        told = self._ordered[key] = replace(known, nodes=orders.nodes)
+        self._host.apply(told)
 
     async def _write_status_in_turn(self, key: JobKey, body: Body, plan: Plan) -> float:
         """Write unless the last write was a moment ago. Returns the seconds until the write's turn comes, or 0."""
@@ -205,6 +220,7 @@ class Reconciler:
         self._mirror.forget(former.run_id)
         self._problems.forget(key)
         self._written.pop(key, None)
+        self._ordered.pop(key, None)
         del self._runs[key]
 
 

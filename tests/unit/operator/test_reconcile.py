@@ -1,7 +1,7 @@
 """The order of a reconcile: what is stored, ordered, done and told, and what follows from a refusal."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -25,7 +25,7 @@ from elasticjob.operator.ports import Body
 from elasticjob.operator.reconcile import Reconciler, Result
 from elasticjob.operator.resources import JOBS, PODS
 from elasticjob.rendezvous.endpoint import ServerEndpoint
-from elasticjob.rendezvous.orders import RunOrders
+from elasticjob.rendezvous.orders import CloseReason, NodeFacts, NodePhase, RunOrders
 from tests.unit.operator.fakes import Call, FakeClock, FakeHost, ScriptedCluster, Sink
 
 KEY = JobKey("team", "digits")
@@ -170,6 +170,42 @@ async def test_nothing_is_done_when_the_charge_cannot_be_stored(world: World, er
     assert ("create", "pods") not in world.did()
     assert world.host.orders == {}
     assert world.sink.emitted == []
+
+
+def failed(orders: RunOrders) -> RunOrders:
+    """The only pod has failed, and with it the job."""
+    node = NodeFacts(pod_uid="uid-0", pod="digits-0-0", index=0, phase=NodePhase.FAILED)
+    return replace(orders, nodes={"uid-0": node}, close=CloseReason.FAILED, close_message="too many failures")
+
+
+@pytest.mark.parametrize("error", [Conflict("changed", status=409), Unavailable("gone")])
+async def test_survivors_hear_of_a_lost_pod_although_it_cannot_be_counted(world: World, error: Exception) -> None:
+    world.plan = Plan(orders=orders())
+    await world.reconcile()
+    world.plan = Plan(charge_first=True, status={"phase": "Failed"}, orders=failed(orders()))
+    world.refuse(error, when=is_status)
+    await world.reconcile()
+    told = world.host.orders["job-uid"]
+    assert told.nodes["uid-0"].phase is NodePhase.FAILED
+    assert told.close is None, "what was decided waits until it is stored"
+
+
+async def test_a_run_is_closed_once_the_verdict_is_stored(world: World) -> None:
+    world.plan = Plan(orders=orders())
+    await world.reconcile()
+    world.plan = Plan(charge_first=True, status={"phase": "Failed"}, orders=failed(orders()))
+    await world.reconcile()
+    assert world.host.orders["job-uid"] == failed(orders())
+
+
+async def test_the_run_of_a_successor_is_not_told_of_before_its_own_orders(world: World) -> None:
+    world.plan = Plan(orders=orders())
+    await world.reconcile()
+    world.cache.see(JOBS, job(uid="second"))
+    world.plan = Plan(charge_first=True, status={"phase": "Pending"}, orders=failed(orders("second")))
+    world.refuse(Unavailable("gone"), when=is_status)
+    await world.reconcile()
+    assert "second" not in world.host.orders
 
 
 async def test_a_status_is_written_on_the_version_that_the_plan_saw(world: World) -> None:
