@@ -18,7 +18,7 @@ WORKERS = $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )))
 # Compiled once, not by each of the hundreds of processes that the tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint test-unit test-simulation test-integration test-e2e bench cluster-up cluster-down prepare format lock clean
+.PHONY: help demo test lint test-unit test-simulation test-integration test-torch test-e2e bench cluster-up cluster-down prepare format lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,11 @@ prepare: $(READY) ## Build and cache the slow parts: Kubernetes, images, torch
 test-integration: $(READY) ## Tests against a real API server and real etcd
 	@$(BIN)/python -m pytest tests/integration -q -n 3 --dist loadgroup
 
+test-torch: $(READY) ## torchrun of every release of torch that is supported (each is 6 GB)
+	@for release in 2.6.0 2.9.1 2.15.0; do \
+	  ELASTICJOB_TEST_TORCH=$$release $(BIN)/python -m pytest tests/integration/rendezvous/test_torchrun.py -q; \
+	done
+
 test-e2e: $(READY) ## Tests on a real cluster with real nodes, Helm and torchrun
 	@$(BIN)/python -m pytest tests/e2e -q
 
@@ -77,7 +82,7 @@ $(READY): pyproject.toml requirements.lock
 	  { [ "$$(id -u)" = 0 ] && apt-get update -q && apt-get install -qy python3-venv; } || \
 	  { echo "Python's venv module is missing: install the package python3-venv." >&2; exit 1; }
 	@echo "Installing the project and its tools into $(VENV)"
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv --clear $(VENV)  # one that another Python has made cannot be used
 	@$(BIN)/pip install -q --disable-pip-version-check -r requirements.lock
 	@$(BIN)/pip install -q --disable-pip-version-check --no-deps -e .
 	@touch $@

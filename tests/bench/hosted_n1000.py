@@ -6,6 +6,7 @@ The same on a plain aiohttp server, in the same run, shows what of that is the m
 import asyncio
 import time
 
+from . import hosted_server
 from .hosted_clients import Dialer, Node, until
 from .hosted_server import Server, start
 
@@ -18,8 +19,11 @@ SETTLE_SECONDS = 6.0
 TIMEOUT = 180.0
 """Seconds for everything, on a machine that is busy with other work."""
 RUN = "big"
+JOINS = 3
+"""The CPU time of a join is the least of so many: what else runs on the machine, and below it, can only add to it."""
+CPU = "hosted.join.n1000.server_cpu_seconds"
 RATIOS = {
-    "hosted.join.n1000.server_cpu_seconds": "hosted.join.n1000.server_cpu_ratio_vs_aiohttp",
+    CPU: "hosted.join.n1000.server_cpu_ratio_vs_aiohttp",
     "hosted.steady.n1000.core_fraction": "hosted.steady.n1000.core_ratio_vs_aiohttp",
     "hosted.n1000.mib_over_idle": "hosted.n1000.mib_ratio_vs_aiohttp",
 }
@@ -27,16 +31,20 @@ RATIOS = {
 
 
 def measure() -> dict[str, float]:
-    with start() as server:
-        server.order(RUN, list(range(NODES)), wait=True)
-        ours = asyncio.run(_measure(server))
-    with start("tests.bench.aiohttp_server") as server:
-        server.order(RUN, list(range(NODES)))
-        peer = asyncio.run(_measure(server))
+    ours, peer = _measured(), _measured("tests.bench.aiohttp_server")
     return {**ours, **{RATIOS[name]: ours[name] / peer[name] for name in RATIOS}}
 
 
-async def _measure(server: Server) -> dict[str, float]:
+def _measured(module: str = hosted_server.__name__) -> dict[str, float]:
+    runs = []
+    for number in range(JOINS):
+        with start(module) as server:
+            server.order(RUN, list(range(NODES)), wait=module == hosted_server.__name__)
+            runs.append(asyncio.run(_measure(server, stays=number == 0)))
+    return {**runs[0], CPU: min(run[CPU] for run in runs)}
+
+
+async def _measure(server: Server, *, stays: bool) -> dict[str, float]:
     nodes = [Node(run_id=RUN, index=index, token=server.token(RUN, index)) for index in range(NODES)]
     idle, writes, dialer = server.mib(), server.writes(), Dialer(server)
     async with asyncio.timeout(TIMEOUT), asyncio.TaskGroup() as group:
@@ -44,6 +52,8 @@ async def _measure(server: Server) -> dict[str, float]:
         joined["hosted.join.n1000.durable_writes"] = server.writes() - writes
         for node in nodes:
             node.joining.close()
+        if not stays:
+            return joined
         beats = [group.create_task(dialer.beat(node)) for node in nodes]
         await until(lambda: all(node.beats for node in nodes))
         await asyncio.sleep(SETTLE_SECONDS)
@@ -73,7 +83,7 @@ async def _join(server: Server, nodes: list[Node], dialer: Dialer, group: asynci
     print(f"    CPU of the server: {waiting - cpu:.2f} s until all wait, {released - waiting:.2f} s to release them")
     return {
         "hosted.join.n1000.seconds": max(node.released_at for node in nodes) - started,
-        "hosted.join.n1000.server_cpu_seconds": released - cpu,
+        CPU: released - cpu,
     }
 
 
