@@ -17,6 +17,7 @@ BENCHMARKS = (
     "hosted_n64",
     "hosted_n1000",
     "hosted_detect",
+    "operator_detect",
     "operator_pods200",
     "operator_idle500",
     "operator_pods2000",
