@@ -8,6 +8,7 @@ The v2 API keeps only the last 1,000 events. A wait therefore always starts righ
 when the server has forgotten that index already, the wait just ends and the caller reads again.
 """
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,6 +17,9 @@ from elasticjob.rendezvous.backends.options import EtcdOptions, url_host
 from elasticjob.rendezvous.errors import RendezvousConnectionError, RendezvousStateError
 
 _NO_V2_API = "404 page not found"
+_TRANSPORT = "elasticjob.rendezvous.backends.etcd_transport"
+_LONGEST_QUOTE = 200
+_LONGEST_NUMBER = 20
 _SHORTEST_WAIT = 0.001  # python-etcd takes 0 for "for ever"
 
 
@@ -50,7 +54,9 @@ def connect(options: EtcdOptions) -> ThirdParty:
         read_timeout=options.read_timeout,
         cert=cert,
         ca_cert=options.ca_cert,
+        allow_redirect=False,
     )
+    importlib.import_module(_TRANSPORT).bound(client.http)
     # urllib3 would repeat a request three times behind our back, each with the full time-out.
     client.http.connection_pool_kw["retries"] = False
     return client
@@ -78,7 +84,7 @@ class EtcdV2Keys:
         try:
             node = self._node(self._call(key, lambda: self.client.read(key)))
         except self._etcd.EtcdKeyNotFound as error:
-            return None, int(error.payload["index"])
+            return None, self._number(error.payload["index"])
         return node, node.etcd_index
 
     def create(self, key: str, value: str, *, ttl: int | None = None) -> Node | None:
@@ -151,9 +157,14 @@ class EtcdV2Keys:
         return Node(
             key=result.key,
             value=None if result.dir else result.value,
-            index=int(result.modifiedIndex),
-            etcd_index=int(result.etcd_index),
+            index=self._number(result.modifiedIndex),
+            etcd_index=self._number(result.etcd_index),
         )
+
+    def _number(self, said: object) -> int:
+        if isinstance(said, int) or (isinstance(said, str) and said.isdecimal() and len(said) < _LONGEST_NUMBER):
+            return int(said)
+        raise RendezvousConnectionError(f"etcd at {self.endpoint} gave no etcd answer")
 
     def _call(self, key: str, request: Callable[[], ThirdParty]) -> ThirdParty:
         etcd = self._etcd
@@ -170,10 +181,11 @@ class EtcdV2Keys:
         except answers as error:
             if isinstance(error, etcd.EtcdKeyNotFound) and "index" not in (error.payload or {}):
                 # Any web server says 404; etcd also says how far it is.
-                raise RendezvousConnectionError(f"etcd at {self.endpoint} gave no etcd answer: {error}") from error
+                raise RendezvousConnectionError(f"etcd at {self.endpoint} gave no etcd answer") from error
             raise
         except (etcd.EtcdNotFile, etcd.EtcdNotDir, etcd.EtcdDirNotEmpty) as error:
-            raise RendezvousStateError(f"key {key} in etcd at {self.endpoint} cannot be used: {error}") from error
+            said = str(error)[:_LONGEST_QUOTE]
+            raise RendezvousStateError(f"key {key} in etcd at {self.endpoint} cannot be used: {said}") from error
         except etcd.EtcdException as error:
             raise RendezvousConnectionError(self._explain(error)) from error
 
@@ -183,4 +195,17 @@ class EtcdV2Keys:
                 f"etcd at {self.endpoint}: the server does not offer the v2 API "
                 "(3.6 and newer have none, 3.4 and 3.5 offer it with --enable-v2); the backend 'etcd' uses the v3 API"
             )
-        return f"etcd at {self.endpoint} cannot be used: {getattr(error, 'cause', None) or error}"
+        return f"etcd at {self.endpoint} cannot be used: {self._cause(error)}"
+
+    def _cause(self, error: Exception) -> str:
+        """Nothing but etcd's own errors is quoted: whoever names the server may read this, and may name any server."""
+        if isinstance(error, self._etcd.EtcdConnectionFailed):
+            return str(importlib.import_module(_TRANSPORT).cause_of(error))
+        if _is_own(getattr(error, "payload", None)):
+            return str(error)[:_LONGEST_QUOTE]
+        return "it gave no etcd answer"
+
+
+def _is_own(payload: object) -> bool:
+    # All errors of the v2 API have a number, and most say how far the server is.
+    return isinstance(payload, dict) and isinstance(payload.get("errorCode"), int)

@@ -76,7 +76,8 @@ class EtcdOptions:
 
     Args:
         host: Name or address; an IPv6 address without brackets.
-        read_timeout: Seconds to wait for a connection, and again for the answer to a request.
+        read_timeout: Seconds for a request, from connecting to the last byte of the answer; on the v2 API seconds to
+            connect and send, and again for the whole answer.
         ssl_cert: Path of the client's certificate, which may hold its key as well.
     """
 
