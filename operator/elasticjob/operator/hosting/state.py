@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from elasticjob.operator.metrics import Metrics
 from elasticjob.rendezvous.backend import RendezvousBackend
@@ -109,6 +110,7 @@ class StateKeeper:
         self._metrics = metrics
         self._threads = threads
         self._pools: dict[str, ThreadPoolExecutor] = {}
+        self._shares: WeakValueDictionary[tuple[str, str, str], asyncio.Semaphore] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def take_over(self, run: Run) -> None:
@@ -218,17 +220,40 @@ class StateKeeper:
             self._pools[backend] = ThreadPoolExecutor(self._threads, thread_name_prefix=f"rendezvous-{backend}")
         return self._pools[backend]
 
+    def _share(self, backend: str, kind: str, name: str) -> asyncio.Semaphore:
+        """Half of the threads of a pool, for all who have something in common. Kept as long as somebody uses it."""
+        share = self._shares.get((backend, kind, name))
+        if share is None:
+            share = self._shares[backend, kind, name] = asyncio.Semaphore(max(1, self._threads // 2))
+        return share
+
+    async def _in_turn(self, orders: RunOrders, access: Callable[[], T]) -> T:
+        """Call in a thread. Neither the jobs of one namespace nor a server that jobs name may hold all threads."""
+        pool, loop = self._pool(orders.backend), asyncio.get_running_loop()
+        endpoint = orders.backend_conf.get("endpoint")
+        if not endpoint:
+            return await loop.run_in_executor(pool, access)
+        # In this order, who waits for a server that is shared holds up its own namespace alone.
+        async with (
+            self._share(orders.backend, "namespace", orders.namespace),
+            self._share(orders.backend, "endpoint", endpoint),
+        ):
+            return await loop.run_in_executor(pool, access)
+
     async def _in_pool(self, run: Run, access: Callable[[], T]) -> T:
         def guarded() -> T:
             self._require_leadership()
             return access()
 
         async with run.access:
-            future = asyncio.get_running_loop().run_in_executor(self._pool(run.orders.backend), guarded)
-            done, _ = await asyncio.wait({future}, timeout=self._patience)
-            if not done:
-                self._told.in_trouble(run, f"no answer within {self._patience:g} s")
-            return await future
+            turn = asyncio.create_task(self._in_turn(run.orders, guarded))
+            try:
+                done, _ = await asyncio.wait({turn}, timeout=self._patience)
+                if not done:
+                    self._told.in_trouble(run, f"no answer within {self._patience:g} s")
+                return await turn
+            finally:
+                turn.cancel()
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)

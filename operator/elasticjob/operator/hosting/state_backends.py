@@ -32,6 +32,8 @@ ETCD = "etcd"
 OTHER_DEFAULTS = {"ttl": str(FOR_EVER), "read_timeout": "5"}
 """Settings of other backends where the job says nothing. A state is written when the members change and at no other
 time, so it must not expire; and a server that does not answer must not keep the threads that others need."""
+LONGEST_READ_TIMEOUT = 30
+"""Seconds; a job that asks for more gets this, since the threads are everybody's."""
 BACKSTOP = 60.0
 """Seconds after which a thread stops waiting for a call whose own deadline is far below: the loop has ended."""
 T = TypeVar("T")
@@ -165,8 +167,15 @@ def states_beside(orders: RunOrders) -> EtcdStates:
 def _parameters(orders: RunOrders) -> RendezvousParameters:
     conf = {**OTHER_DEFAULTS, **orders.backend_conf}
     endpoint = conf.pop("endpoint", "")
+    conf["read_timeout"] = _bounded(conf["read_timeout"])
     largest = max(orders.min_nodes, orders.max_nodes)
     params = RendezvousParameters(orders.backend, endpoint, orders.run_id, orders.min_nodes, largest)
     # Not as keyword arguments: the user's names are anything.
     params.config.update(conf)
     return params
+
+
+def _bounded(read_timeout: str) -> str:
+    # What is no number is for the backend to refuse.
+    is_longer = read_timeout.strip().isdecimal() and float(read_timeout) > LONGEST_READ_TIMEOUT
+    return str(LONGEST_READ_TIMEOUT) if is_longer else read_timeout

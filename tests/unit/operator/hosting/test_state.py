@@ -2,7 +2,11 @@
 
 import asyncio
 import threading
+from typing import Any
 
+import pytest
+
+from elasticjob.operator.hosting.host import HostLimits
 from elasticjob.rendezvous.backend import RendezvousBackend, Token
 from elasticjob.rendezvous.encoding import encode
 from elasticjob.rendezvous.orders import RunOrders
@@ -62,6 +66,19 @@ class Silent(Setting):
 
     def backend(self, run: RunOrders) -> RendezvousBackend:
         if run.backend == "silent":
+            self._release.wait(20)
+        return super().backend(run)
+
+
+class Deaf(Setting):
+    """Endpoints that do not answer before they are released, and others."""
+
+    def __init__(self, release: threading.Event) -> None:
+        super().__init__()
+        self._release = release
+
+    def backend(self, run: RunOrders) -> RendezvousBackend:
+        if run.backend_conf["endpoint"].startswith("deaf"):
             self._release.wait(20)
         return super().backend(run)
 
@@ -141,6 +158,34 @@ async def test_a_server_that_does_not_answer_holds_up_no_run_of_another_kind() -
     async with serving(setting, *stuck, orders(1)) as hosted:
         await hosted.viewed(lambda view: view.taken_over)
         release.set()
+
+
+@pytest.mark.parametrize("common", [{"namespace": "other"}, {"backend_conf": {"endpoint": "deaf"}}])
+async def test_neither_a_namespace_nor_an_endpoint_takes_all_threads(common: dict[str, Any]) -> None:
+    release = threading.Event()
+    setting = Deaf(release)
+    stuck = []
+    for number in range(20):
+        apart = {"namespace": f"namespace-{number}", "backend_conf": {"endpoint": f"deaf-{number}"}}
+        stuck.append(orders(0, run_id=f"stuck-{number}", **{**apart, **common}))
+    async with serving(setting, *stuck, orders(1, backend_conf={"endpoint": "right"})) as hosted:
+        try:
+            await hosted.viewed(lambda view: view.taken_over)
+        finally:
+            release.set()
+
+
+async def test_who_waits_for_a_thread_is_told_so() -> None:
+    release = threading.Event()
+    stuck = [orders(0, run_id=f"stuck-{number}", backend_conf={"endpoint": "deaf"}) for number in range(20)]
+    late = orders(1, backend_conf={"endpoint": "deaf"})
+    setting = Deaf(release)
+    setting.limits = HostLimits(io_patience=0.1)
+    async with serving(setting, *stuck, late) as hosted:
+        try:
+            await hosted.viewed(lambda view: "no answer within" in view.details.get("storeError", ""))
+        finally:
+            release.set()
 
 
 async def test_a_late_write_is_counted_although_its_leader_has_ended_meanwhile() -> None:

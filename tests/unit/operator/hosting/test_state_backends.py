@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 
 from elasticjob.operator import errors
+from elasticjob.operator.hosting import state_backends
 from elasticjob.operator.hosting.state_backends import OTHER_DEFAULTS, JobConfigMaps, backend_factory, stays_behind
 from elasticjob.operator.hosting.state_owner import OwnedStateBackend
 from elasticjob.operator.ports import Body
 from elasticjob.rendezvous.backend import ErasableState
+from elasticjob.rendezvous.backends import create_backend
 from elasticjob.rendezvous.backends.kubernetes_objects import AlreadyExists, Conflict, ThrottledError
 from elasticjob.rendezvous.backends.options import FOR_EVER
 from elasticjob.rendezvous.errors import RendezvousConnectionError, RendezvousStateError
+from elasticjob.rendezvous.parameters import RendezvousParameters
 from tests.unit.operator.hosted import orders
 
 
@@ -179,3 +182,22 @@ def test_states_in_etcd_stay_until_they_are_erased(loop: asyncio.AbstractEventLo
     assert isinstance(made, ErasableState)
     assert isinstance(made, OwnedStateBackend) == stays_behind(orders(1, backend=backend)) == (backend == "etcd")
     assert OTHER_DEFAULTS["ttl"] == str(FOR_EVER)
+
+
+@pytest.mark.parametrize(
+    ("conf", "told"),
+    [({}, "5"), ({"read_timeout": "7"}, "7"), ({"read_timeout": " 3600 "}, "30"), ({"read_timeout": "soon"}, "soon")],
+)
+def test_no_job_holds_a_thread_for_as_long_as_it_likes(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, conf: dict[str, str], told: str
+) -> None:
+    seen: list[str] = []
+
+    def create(name: str, params: RendezvousParameters) -> tuple[Any, Any]:
+        seen.append(params.get("read_timeout"))
+        return create_backend("memory", params)
+
+    monkeypatch.setattr(state_backends, "create_backend", create)
+    api: Any = Api()
+    backend_factory(api, loop, installation="lease-1")(orders(1, backend="memory", backend_conf=conf))
+    assert seen == [told]
