@@ -6,6 +6,8 @@ not complete. A daemon thread sends heartbeats while this node is in a round; wh
 
 Invariants:
 
+- Time-outs of the job are the operator's to count. While it gives no answer, or says that it is not ready, the only
+  limit here is a patience that outlasts its outages: at least 15 minutes since its last answer.
 - Training is disturbed only by the operator's word. An operator that is away, restarts, does not know this run yet or
   answers nonsense changes nothing: the node stays in its round and calls again.
 - Every call may be repeated. The incarnation names this process and `round` the last round it was told, so a join whose
@@ -52,7 +54,10 @@ from elasticjob.rendezvous.protocol import (
 log = logging.getLogger(__name__)
 
 JOIN_TIMEOUT = 600.0
-"""Default seconds without any answer of the operator after which a join gives up."""
+"""Default join time-out in seconds."""
+LEAST_PATIENCE_SECONDS = 900.0
+"""For so long without an answer of the operator no call gives up, however short the join time-out is. An outage of 10
+minutes is to be survived, by every node and with time to find the operator again."""
 POLL_SECONDS = 10.0
 """How long the operator may hold an answer. Well below the 15 s after which a silent node counts as lost."""
 CALL_SECONDS = 5.0
@@ -114,8 +119,8 @@ class HostedRendezvousClient:
         address: Where the other nodes reach this one.
         token_file: This pod's token, read for every call.
         ca_file: Certificates to check the server against, read again after a change.
-        join_timeout: Seconds without any answer of the operator after which a join gives up. While the operator
-            answers that the node has to wait, its word counts and not this.
+        join_timeout: The join time-out of the job in seconds. While the operator answers that a node has to wait, it is
+            the operator who counts it. Here it only makes `patience` longer, never shorter than 15 minutes.
     """
 
     def __init__(
@@ -156,8 +161,13 @@ class HostedRendezvousClient:
 
     @property
     def join_timeout(self) -> float:
-        """Seconds without any answer of the operator after which a join gives up."""
+        """Seconds within which a round is to come about, of which the operator's absence is no part."""
         return self._join_timeout
+
+    @property
+    def patience(self) -> float:
+        """Seconds since the last answer of an operator that is away, or not ready, after which a call gives up."""
+        return max(self._join_timeout, LEAST_PATIENCE_SECONDS)
 
     @property
     def incarnation(self) -> str:
@@ -173,7 +183,7 @@ class HostedRendezvousClient:
         Raises:
             RunClosedError: The run has ended.
             NodeFencedError: This pod was given up.
-            RendezvousConnectionError: No answer within the join time-out, or one that says that no call of this pod
+            RendezvousConnectionError: No answer for as long as `patience`, or one that says that no call of this pod
                 will ever succeed. The message names the endpoint and the cause.
         """
         self._heartbeat.pause()
@@ -201,8 +211,7 @@ class HostedRendezvousClient:
         self._heartbeat.announce(round_number, endpoint)
         body = EndpointRequest(incarnation=self._incarnation, endpoint=endpoint).to_json()
         path = f"{self._path}/rounds/{round_number}/endpoint"
-        deadline = time.monotonic() + self._join_timeout
-        self._until_answered("PUT", path, body, lambda _: None, deadline=deadline, in_round=True)
+        self._until_answered("PUT", path, body, lambda _: None, in_round=True)
         self._http.close()
 
     def fetch_endpoint(self, round_number: int) -> tuple[str, int]:
@@ -214,11 +223,10 @@ class HostedRendezvousClient:
         Raises:
             StaleRoundError: A newer round has formed or is about to.
             RunClosedError, NodeFencedError, RendezvousConnectionError: As for `join()`. Also if rank 0 publishes
-                nothing within the join time-out.
+                nothing for so long.
         """
         path = f"{self._path}/rounds/{round_number}/endpoint?wait={POLL_SECONDS:g}"
-        deadline = time.monotonic() + self._join_timeout
-        endpoint = self._until_answered("GET", path, None, Endpoint.from_json, deadline=deadline, in_round=True)
+        endpoint = self._until_answered("GET", path, None, Endpoint.from_json, in_round=True)
         self._http.close()
         return endpoint.address, endpoint.port
 
@@ -258,9 +266,7 @@ class HostedRendezvousClient:
         reminded = time.monotonic()
         while True:
             started = time.monotonic()
-            answer: JoinAnswer = self._until_answered(
-                "POST", f"{self._path}/join", body, join_answer_from_json, deadline=started + self._join_timeout
-            )
+            answer: JoinAnswer = self._until_answered("POST", f"{self._path}/join", body, join_answer_from_json)
             if isinstance(answer, JoinFormed):
                 return answer
             now = time.monotonic()
@@ -276,10 +282,10 @@ class HostedRendezvousClient:
         body: Json | None,
         reader: Callable[[object], T],
         *,
-        deadline: float,
         in_round: bool = False,
     ) -> T:
         outage = Outage(log, f"rendezvous at {self._endpoint}")
+        deadline = time.monotonic() + self.patience
         attempt = 0
         while True:
             try:
@@ -297,7 +303,9 @@ class HostedRendezvousClient:
                 raise StaleRoundError(f"rendezvous at {self._endpoint}: a newer round is to form")
             pause = max(least_pause, full_jitter(attempt, cap=MAX_BACKOFF_SECONDS))
             if time.monotonic() + pause >= deadline:
-                raise RendezvousConnectionError(f"rendezvous at {self._endpoint} did not answer in time: {cause}")
+                raise RendezvousConnectionError(
+                    f"rendezvous at {self._endpoint} has given no answer for {self.patience:.0f} s: {cause}"
+                )
             outage.note(cause)
             time.sleep(pause)
             attempt += 1

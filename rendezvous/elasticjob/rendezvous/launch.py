@@ -38,7 +38,14 @@ from types import FrameType
 
 from elasticjob.rendezvous import environment
 from elasticjob.rendezvous.address import free_port, local_address
-from elasticjob.rendezvous.client import JOIN_TIMEOUT, HostedRendezvousClient, Round, RunClosedError, StaleRoundError
+from elasticjob.rendezvous.client import (
+    JOIN_TIMEOUT,
+    LEAST_PATIENCE_SECONDS,
+    HostedRendezvousClient,
+    Round,
+    RunClosedError,
+    StaleRoundError,
+)
 from elasticjob.rendezvous.environment import NodeEnvironment
 from elasticjob.rendezvous.errors import RendezvousError
 from elasticjob.rendezvous.process_group import ProcessGroup
@@ -316,7 +323,11 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--grace", type=float, default=GRACE_SECONDS, help="seconds from SIGTERM to SIGKILL (%(default)g)"
     )
     parser.add_argument(
-        "--join-timeout", type=float, default=JOIN_TIMEOUT, help="seconds without a word of the operator (%(default)g)"
+        "--join-timeout",
+        type=float,
+        default=JOIN_TIMEOUT,
+        help="seconds without an answer of the operator after which the launcher gives up, "
+        f"but never before {LEAST_PATIENCE_SECONDS:g} (%(default)g)",
     )
     parser.add_argument("command", nargs="+", help="what to run, after --")
     return parser.parse_args(arguments)

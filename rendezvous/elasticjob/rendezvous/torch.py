@@ -72,8 +72,9 @@ def handler_creator() -> Callable[[api.RendezvousParameters], api.RendezvousHand
 def create_handler(params: api.RendezvousParameters) -> "HostedRendezvousHandler":
     """Make a handler from torchrun's parameters and the environment that the operator sets.
 
-    Flags of torchrun win over the environment. `--rdzv-conf` knows `join_timeout`: seconds without any answer of the
-    operator after which a join gives up.
+    Flags of torchrun win over the environment. `--rdzv-conf` knows `join_timeout`: seconds for which the nodes of
+    rounds may fail to meet at the store of rank 0. The wait for a round is counted by the operator. One that does not
+    answer is waited for as long as this too, but at least 15 minutes.
 
     Raises:
         ValueError: A parameter or a variable cannot work. The message names it and its value.
@@ -177,8 +178,12 @@ class HostedRendezvousHandler(api.RendezvousHandler):  # type: ignore[misc]  # t
     def _meet(self, failure: Failure | None) -> api.RendezvousInfo:
         give_up: float | None = None
         while True:
+            asked = time.monotonic()
             formed = self._client.join(failure)
             failure = None
+            if give_up is not None:
+                # How long the operator is away, or lets nodes wait, is no fault of the store.
+                give_up += time.monotonic() - asked
             try:
                 info = self._bootstrap(formed)
             except StaleRoundError as error:

@@ -80,6 +80,15 @@ class Agent:
             self.client.leave(LeaveOutcome.LEFT)
 
 
+class ImpatientClient(HostedRendezvousClient):
+    """Does not wait for an operator that has ended with its test."""
+
+    @property
+    def patience(self) -> float:
+        """See base class."""
+        return AGENT_SECONDS
+
+
 @dataclass(kw_only=True)
 class Site:
     """One namespace and its job."""
@@ -235,9 +244,7 @@ class Site:
         run_id = self.kubectl("get", "elasticjob", JOB, "-o", "jsonpath={.metadata.uid}")
         endpoint = ServerEndpoint(host="127.0.0.1", port=self.port)
         address = f"10.0.0.{int(pod.split('-')[1]) + 1}"
-        client = HostedRendezvousClient(
-            endpoint=endpoint, run_id=run_id, address=address, token_file=token, join_timeout=AGENT_SECONDS
-        )
+        client = ImpatientClient(endpoint=endpoint, run_id=run_id, address=address, token_file=token)
         return Agent(client=client)
 
     def _await_pod(self, pod: str) -> None:

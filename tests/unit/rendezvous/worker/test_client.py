@@ -120,7 +120,8 @@ def test_the_next_join_tells_the_last_round_and_the_failure_once(
     assert said == [(0, None), (1, {"exitCode": 7, "message": "worker died"}), (2, None)]
 
 
-def test_a_server_that_is_not_there_is_named_with_the_cause(make_client: MakeClient, server: FakeServer) -> None:
+def test_a_server_that_is_not_there_is_named_with_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "LEAST_PATIENCE_SECONDS", 0.0)
     nobody = ServerEndpoint(host="127.0.0.1", port=1)
     client = HostedRendezvousClient(endpoint=nobody, run_id="r", address="10.0.0.1", join_timeout=0.3)
     started = time.monotonic()
