@@ -4,7 +4,8 @@
 - The token file is read for each call and the CA file for each connection that follows a change, since the kubelet
   and the operator rotate both while the process runs.
 - The connection is kept and used again. One that the server has closed meanwhile is replaced without a fuss.
-- Answers are bounded in size, before and after they are decompressed; redirects are not followed, proxies are not used.
+- Answers are bounded in size, before and after they are decompressed, and their length is told before they begin;
+  redirects are not followed, proxies are not used.
 
 An instance has one connection and is for one thread; `close()` and `interrupt()` alone may be called from another.
 """
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 MAX_TOKEN_BYTES = 64 * 1024
+MAX_HEAD_BYTES = 64 * 1024
+"""Room for what comes before the body of an answer."""
 
 _DEAD_CONNECTION = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ConnectionAbortedError)
 
@@ -143,9 +146,12 @@ class HttpClient:
         connection.sock.settimeout(_remaining(deadline))
         connection.request(method, path, body=payload, headers=headers)
         with connection.getresponse() as response:
+            if response.getheader("Transfer-Encoding") is not None:
+                # The server sends none. `http.client` reads a chunk of a negative size to the end of the connection.
+                raise ValueError("the answer has a transfer coding, which the rendezvous server never uses")
             content = response.read(MAX_ANSWER_BYTES + 1)
             if len(content) > MAX_ANSWER_BYTES:
-                raise ValueError(f"the answer is longer than {MAX_ANSWER_BYTES} bytes")
+                raise ValueError(_too_long())
             if response.length:
                 raise http.client.IncompleteRead(content, response.length)
         if response.getheader("Content-Encoding") == "gzip":
@@ -239,23 +245,35 @@ class _DeadlineSocket:
 
 
 class _DeadlineReader(io.RawIOBase):
-    """Reads a socket. A server that sends one byte at a time gets no more time than one that sends nothing."""
+    """Reads one answer from a socket, and no more bytes than any answer has, however its length is told.
+
+    A server that sends one byte at a time gets no more time than one that sends nothing.
+    """
 
     def __init__(self, sock: socket.socket, deadline: float) -> None:
         self._sock = sock
         self._raw = sock.makefile("rb", buffering=0)
         self._deadline = deadline
+        self._left = MAX_HEAD_BYTES + MAX_ANSWER_BYTES
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: "WriteableBuffer") -> int | None:
         self._sock.settimeout(_remaining(self._deadline))
-        return self._raw.readinto(buffer)
+        count = self._raw.readinto(buffer)
+        self._left -= count or 0
+        if self._left < 0:
+            raise ValueError(_too_long())
+        return count
 
     def close(self) -> None:
         self._raw.close()
         super().close()
+
+
+def _too_long() -> str:
+    return f"the answer is longer than {MAX_ANSWER_BYTES} bytes"
 
 
 def _decompress(content: bytes) -> bytes:

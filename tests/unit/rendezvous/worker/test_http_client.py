@@ -148,6 +148,36 @@ def test_an_endless_answer_is_cut_off(connect: Connect, monkeypatch: pytest.Monk
         connect(endpoint).call("GET", "/x", timeout=5)
 
 
+@pytest.mark.parametrize("size", [b"-1", b"2", b"ffffffff"])
+def test_an_answer_in_chunks_is_refused_and_not_read(connect: Connect, size: bytes) -> None:
+    """The standard library takes -1 for the size of a chunk, and reads all that comes then."""
+
+    def talk(connection: socket.socket) -> None:
+        connection.recv(4096)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + size + b"\r\n{}\r\n0\r\n\r\n")
+
+    with _listening(talk) as endpoint, pytest.raises(HttpCallError, match="transfer coding"):
+        connect(endpoint).call("GET", "/x", timeout=5)
+
+
+def test_no_more_bytes_are_taken_than_any_answer_has(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here it is provisional answers of which there is no end."""
+    monkeypatch.setattr(http_client, "MAX_ANSWER_BYTES", 1000)
+    monkeypatch.setattr(http_client, "MAX_HEAD_BYTES", 1000)
+    sent = 0
+
+    def talk(connection: socket.socket) -> None:
+        nonlocal sent
+        connection.recv(4096)
+        for _ in range(10_000):
+            sent += connection.send(b"HTTP/1.1 100 Continue\r\n\r\n" * 40)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    with _listening(talk) as endpoint, pytest.raises(HttpCallError, match="longer than 1000 bytes"):
+        connect(endpoint).call("GET", "/x", timeout=20)
+    assert sent < 10_000 * 1000, "all was taken"
+
+
 @pytest.mark.parametrize("said", [b"", b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}"])
 def test_nonsense_and_cut_answers_are_call_errors(connect: Connect, said: bytes) -> None:
     def talk(connection: socket.socket) -> None:
