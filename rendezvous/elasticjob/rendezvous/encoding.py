@@ -1,8 +1,9 @@
 """The stored form of a rendezvous state: one line of JSON with a format version.
 
-Whoever can write to the backend can write anything, so decoding trusts nothing: it bounds the size, checks each type
-and the invariants of the state, and never executes or guesses. A state of a newer format is refused rather than
-misread. Nodes are stored as short arrays: 1,000 of them stay below 160 KB, 5,000 below the 1 MiB of a ConfigMap.
+Whoever can write to the backend can write anything, so decoding trusts nothing: it bounds the size, checks each type,
+the invariants of the state and that its rounds and nodes can be told to workers, and never executes or guesses. A state
+of a newer format is refused rather than misread. Nodes are stored as short arrays: 1,000 of them stay below 160 KB,
+5,000 below the 1 MiB of a ConfigMap.
 """
 
 import json
@@ -12,12 +13,13 @@ from typing import NoReturn
 
 from elasticjob.rendezvous.errors import RendezvousStateError
 from elasticjob.rendezvous.state import Node, State
+from elasticjob.rendezvous.wire import MAX_NAME, MAX_ROUND, SURROGATE
 
 FORMAT_VERSION = 1
 MAX_BYTES = 1_000_000
 """Largest encoded state, in bytes: what fits into a ConfigMap beside its metadata."""
 MAX_TEXT = 1024
-"""Longest key, address, name or reason, in characters."""
+"""Longest key or reason, in characters. Addresses and names have at most as many as may travel to workers."""
 
 _ROLES = ("participants", "previous", "spares")
 
@@ -82,7 +84,7 @@ def _state(document: Mapping[str, object]) -> State:
         raise ValueError("a complete round has previous members")
     closed, last_call = document.get("closed"), document.get("lastCall")
     return State(
-        round=_integer(document.get("round"), "round"),
+        round=_integer(document.get("round"), "round", most=MAX_ROUND),
         complete=_boolean(document.get("complete"), "complete"),
         closed=None if closed is None else _text(closed, "closed"),
         rejoined=_boolean(document.get("rejoined"), "rejoined"),
@@ -101,11 +103,11 @@ def _node(row: object) -> tuple[Node, int]:
     key, address, order, pid, local_id, name, beat = row
     node = Node(
         key=_text(key, "key"),
-        address=_text(address, "address"),
-        order=_integer(order, "order"),
+        address=_name(address, "address"),
+        order=_integer(order, "order", most=MAX_ROUND),
         pid=_integer(pid, "pid"),
         local_id=_integer(local_id, "local_id"),
-        name=_text(name, "name"),
+        name=_name(name, "name"),
     )
     return node, _integer(beat, "beat")
 
@@ -118,8 +120,8 @@ def _list(value: object, name: str) -> list[object]:
     return value if isinstance(value, list) else _refuse(name, value)
 
 
-def _integer(value: object, name: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
+def _integer(value: object, name: str, *, most: int = 2**63 - 1) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         _refuse(name, value)
     return value
 
@@ -129,7 +131,15 @@ def _boolean(value: object, name: str) -> bool:
 
 
 def _text(value: object, name: str) -> str:
-    return value if isinstance(value, str) and len(value) <= MAX_TEXT else _refuse(name, value)
+    if not isinstance(value, str) or len(value) > MAX_TEXT or SURROGATE.search(value):
+        _refuse(name, value)
+    return value
+
+
+def _name(value: object, name: str) -> str:
+    if not isinstance(value, str) or len(value) > MAX_NAME or not value.isprintable():
+        _refuse(name, value)
+    return value
 
 
 def _refuse(name: str, value: object) -> NoReturn:

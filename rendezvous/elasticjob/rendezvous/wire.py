@@ -26,7 +26,8 @@ Json: TypeAlias = dict[str, Any]
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+SURROGATE = re.compile("[\ud800-\udfff]")
+"""What UTF-8 cannot carry."""
 
 
 class ErrorCode(str, Enum):
@@ -198,7 +199,7 @@ def read_text(fields: Mapping[str, Any], name: str, *, limit: int, least: int = 
         raise invalid(name, f"must have {least} to {limit} characters, has {len(value)}")
     if limit <= MAX_NAME and not value.isprintable():
         raise invalid(name, "must be printable")
-    if _SURROGATE.search(value):
+    if SURROGATE.search(value):
         raise invalid(name, "must not hold lone surrogates")
     return value
 

@@ -4,7 +4,14 @@ import pytest
 
 from elasticjob.events import NodeState
 from elasticjob.rendezvous.orders import CloseReason, NodePhase, RunState
-from elasticjob.rendezvous.protocol import ErrorCode, JoinWaiting, LeaveOutcome, ProtocolError
+from elasticjob.rendezvous.protocol import (
+    MAX_ROUND,
+    ErrorCode,
+    JoinWaiting,
+    LeaveOutcome,
+    ProtocolError,
+    join_answer_from_json,
+)
 from elasticjob.rendezvous.state import State
 
 from .driver import Driver, facts
@@ -332,6 +339,16 @@ def test_a_run_whose_state_was_lost_goes_on_after_the_rounds_that_its_nodes_know
     assert driver.beat("uid-0", round=7).evicted
     waiters = [driver.join("uid-0", round=7), driver.join("uid-1", round=6)]
     assert {driver.formed(waiter).round for waiter in waiters} == {8}
+
+
+def test_one_caller_cannot_use_up_the_rounds_of_a_run() -> None:
+    driver = Driver(2)
+    with pytest.raises(ProtocolError, match=f"round is {MAX_ROUND}, .* after {MAX_ROUND // 2} at most") as refused:
+        driver.join("uid-0", round=MAX_ROUND)
+    assert refused.value.code is ErrorCode.INVALID
+    waiters = [driver.join("uid-0", round=MAX_ROUND // 2), driver.join("uid-1", round=6)]
+    rounds = [join_answer_from_json(driver.formed(waiter).to_json()) for waiter in waiters]
+    assert rounds == [driver.formed(waiter) for waiter in waiters]
 
 
 def test_a_caller_that_knows_a_newer_round_makes_the_leader_doubt_itself() -> None:

@@ -20,8 +20,11 @@ from types import MappingProxyType
 
 from elasticjob.rendezvous.coordinator.incident import Incident, Opening
 from elasticjob.rendezvous.orders import RunOrders
-from elasticjob.rendezvous.protocol import JoinFormed, Member
+from elasticjob.rendezvous.protocol import MAX_ROUND, ErrorCode, JoinFormed, Member, ProtocolError
 from elasticjob.rendezvous.state import Limits, Node, State, close, join, remove, resize, settle
+
+MAX_FLOOR = MAX_ROUND // 2
+"""Newest round that callers may know of a run whose state was lost: as many again are left for it to go on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,9 +130,17 @@ class Rounds:
         return stood and not self.state.complete
 
     def lift(self, floor: int) -> None:
-        """Callers of a run whose state was lost know rounds already: go on after the newest of them."""
-        if self.formed is None and self.pending is None and self.state.round <= floor:
-            self.state = replace(self.state, round=floor + 1)
+        """Callers of a run whose state was lost know rounds already: go on after the newest of them.
+
+        Raises:
+            ProtocolError: `invalid`, if hardly any round could follow; one caller must not be able to use them up.
+        """
+        if self.formed is not None or self.pending is not None or self.state.round > floor:
+            return
+        if floor > MAX_FLOOR:
+            message = f"round is {floor}, but a run that has formed none yet goes on after {MAX_FLOOR} at most"
+            raise ProtocolError(ErrorCode.INVALID, message)
+        self.state = replace(self.state, round=floor + 1)
 
     def enter(self, node: Node, *, anew: bool) -> bool:
         """A node joins. True if that opened the next round.
