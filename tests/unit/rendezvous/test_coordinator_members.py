@@ -4,8 +4,9 @@ import pytest
 
 from elasticjob.events import NodeState
 from elasticjob.rendezvous.coordinator import LEFT_GRACE
+from elasticjob.rendezvous.coordinator.membership import SOON
 from elasticjob.rendezvous.orders import CloseReason, NodePhase, RunState
-from elasticjob.rendezvous.protocol import Endpoint, ErrorCode, JoinWaiting, LeaveOutcome, ProtocolError
+from elasticjob.rendezvous.protocol import Endpoint, ErrorCode, JoinWaiting, LeaveOutcome, LeaveRequest, ProtocolError
 
 from .driver import Driver, facts
 
@@ -131,6 +132,38 @@ def test_a_node_that_leaves_because_it_failed_is_lost_at_once() -> None:
     driver = formed()
     driver.leave("uid-1", LeaveOutcome.FAILED)
     assert driver.beat("uid-0").waiting == 1
+
+
+@pytest.mark.parametrize("outcome", list(LeaveOutcome))
+def test_a_farewell_that_is_repeated_costs_no_look_at_all_nodes(outcome: LeaveOutcome) -> None:
+    driver = formed()
+    driver.leave("uid-1", outcome)
+    driver.wait(1, beating=("uid-0", "uid-2"))
+    due = driver.coordinator.next_deadline()
+    again = LeaveRequest(incarnation="a", round=1, outcome=outcome)
+    driver.coordinator.leave("uid-1", again, driver.now)
+    assert driver.coordinator.next_deadline() == due
+
+
+def test_a_node_that_left_may_still_say_how_its_work_ended() -> None:
+    driver = formed()
+    driver.leave("uid-1", LeaveOutcome.LEFT)
+    driver.wait(1, beating=("uid-0", "uid-2"))
+    driver.leave("uid-1", LeaveOutcome.FAILED)
+    assert driver.beat("uid-0").waiting == 1
+
+
+def test_a_node_that_leaves_and_joins_again_and_again_is_looked_at_now_and_then() -> None:
+    driver = Driver(3, min_nodes=2)
+    driver.join("uid-0")
+    driver.leave("uid-0", LeaveOutcome.LEFT)
+    assert not driver.coordinator.view(driver.now).waiting, "the first is looked at without delay"
+    for _ in range(3):
+        driver.join("uid-0")
+        driver.leave("uid-0", LeaveOutcome.LEFT)
+        assert driver.coordinator.next_deadline() == driver.now + SOON
+    driver.wait(1)
+    assert [driver.formed(waiter).world_size for waiter in driver.join_all("uid-1", "uid-2", "uid-0")] == [3, 3, 3]
 
 
 def test_a_node_that_left_and_whose_pod_then_succeeds_is_not_lost() -> None:

@@ -202,6 +202,8 @@ class Coordinator:
         self._release_beats([uid])
         session.adopt(request.incarnation)
         self._members.reported(uid)
+        if self._has_left(session, request, now):
+            return
         waiter = session.stop_joining()
         if waiter is not None:
             self._effect(Answer(waiter=waiter, result=self._members.waiting("this node has left", now)))
@@ -307,6 +309,14 @@ class Coordinator:
         if formed is None or not self._rounds.state.complete or session.joining:
             return False
         return session.uid in formed.ranks and request.round < formed.round
+
+    def _has_left(self, session: Session, request: LeaveRequest, now: float) -> bool:
+        """Whether it tells nothing new: to look at all nodes costs too much for that."""
+        if session.joining:
+            return False
+        if session.leaving is None or session.left_round != request.round:
+            return self._rounds.done.get(session.index) == session.uid
+        return request.outcome is LeaveOutcome.LEFT or session.leaving <= now
 
     def _hold(self, session: Session, waiter: Waiter, now: float) -> None:
         if session.waiter is not None:

@@ -19,6 +19,9 @@ from elasticjob.rendezvous.protocol import Closed, Endpoint, JoinWaiting, Protoc
 from elasticjob.rendezvous.state import State
 from elasticjob.rendezvous.wording import counted
 
+SOON = 0.05
+"""Seconds that pass at least between two looks at all nodes that calls of one node can provoke."""
+
 
 class Membership:
     """Orders, sessions and rounds of one run. Times are monotonic seconds."""
@@ -42,6 +45,7 @@ class Membership:
         """UIDs of pods that have missed a keep-alive and are not lost yet."""
         self.scan_at: float | None = None
         self._advance_at: float | None = None
+        self._soon_from = now
         self._announced: dict[str, str | None] = {}
         self._restore(now)
         self.advance(now)
@@ -93,7 +97,8 @@ class Membership:
 
     def advance(self, now: float) -> None:
         """Bring the round in line with everything that is known."""
-        self._advance_at = None
+        if self._advance_at is not None:
+            self._advance_at, self._soon_from = None, now + SOON
         self.scan(now)
         if now >= self.held_until:
             self.unreported.clear()
@@ -211,8 +216,8 @@ class Membership:
         self.scan_at = deadline if self.scan_at is None else min(self.scan_at, deadline)
 
     def advance_soon(self, now: float) -> None:
-        """Something has happened that the next tick, which is due now, has to see."""
-        self._advance_at = now
+        """Something has happened that the next tick has to see: it is due now, or a moment after the last such one."""
+        self._advance_at = max(now, self._soon_from)
 
     def is_calm(self, now: float) -> bool:
         """Whether nothing has happened and all nodes have called in time, so that `scan` is all that is to be done."""
