@@ -55,6 +55,7 @@ class Run:
     misdirected: dict[str, str] = field(default_factory=dict)
     will_be_shown: bool = False
     verified_at: float = float("-inf")
+    is_verifying: bool = False
 
     @property
     def log_fields(self) -> dict[str, object]:
@@ -155,19 +156,22 @@ class StateKeeper:
         self._spawn(work(), f"erase {run.orders.run_id}")
 
     def verify(self, run: Run) -> None:
-        """Check, not too often, that the state of a run is still ours."""
+        """Check, not too often and once at a time, that the state of a run is still ours."""
         now = asyncio.get_running_loop().time()
-        if now - run.verified_at < VERIFY_INTERVAL:
+        if run.is_verifying or now - run.verified_at < VERIFY_INTERVAL:
             return
-        run.verified_at = now
+        run.is_verifying, run.verified_at = True, now
 
         async def work() -> None:
             try:
-                await self._in_pool(run, self._store(run).verify)
+                await self._in_pool(run, self._store(run).verify, is_shown=False)
             except LeadershipLostError as error:
                 self._told.lost(run, str(error))
             except Exception as error:
-                self._told.in_trouble(run, _cause(error))
+                # Nothing is to be stored, so this is no trouble of the run, and nothing would end it.
+                log.warning("state of a run: not verified: %s", _cause(error), extra=run.log_fields)
+            finally:
+                run.is_verifying = False
 
         self._spawn(work(), f"verify {run.orders.run_id}")
 
@@ -240,7 +244,7 @@ class StateKeeper:
         ):
             return await loop.run_in_executor(pool, access)
 
-    async def _in_pool(self, run: Run, access: Callable[[], T]) -> T:
+    async def _in_pool(self, run: Run, access: Callable[[], T], *, is_shown: bool = True) -> T:
         def guarded() -> T:
             self._require_leadership()
             return access()
@@ -249,7 +253,7 @@ class StateKeeper:
             turn = asyncio.create_task(self._in_turn(run.orders, guarded))
             try:
                 done, _ = await asyncio.wait({turn}, timeout=self._patience)
-                if not done:
+                if not done and is_shown:
                     self._told.in_trouble(run, f"no answer within {self._patience:g} s")
                 return await turn
             finally:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from elasticjob.operator.hosting.host import HostLimits
+from elasticjob.operator.hosting.state import Run, StateKeeper, Told
+from elasticjob.operator.metrics import Metrics
 from elasticjob.rendezvous.backend import RendezvousBackend, Token
 from elasticjob.rendezvous.encoding import encode
 from elasticjob.rendezvous.orders import RunOrders
@@ -81,6 +83,23 @@ class Deaf(Setting):
         if run.backend_conf["endpoint"].startswith("deaf"):
             self._release.wait(20)
         return super().backend(run)
+
+
+class Reads(Cell):
+    """Reads are counted, and take as long as a test likes once it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+        self.is_slow = False
+        self.began, self.arrives = threading.Event(), threading.Event()
+
+    def get_state(self) -> tuple[bytes, Token] | None:
+        self.count += 1
+        if self.is_slow:
+            self.began.set()
+            self.arrives.wait(20)
+        return super().get_state()
 
 
 async def kept() -> tuple[Setting, Kept]:
@@ -209,3 +228,61 @@ async def test_a_late_write_is_counted_although_its_leader_has_ended_meanwhile()
                 break
             await asyncio.sleep(0.005)
     assert cell.writes == 1
+
+
+def run_with(told: list[str]) -> tuple[StateKeeper, Run, Reads]:
+    """A run whose state is read by nobody yet, and a keeper that is impatient."""
+
+    def tell(run: Run, *message: object) -> None:
+        told.append(str(message))
+
+    cell = Reads()
+    keeper = StateKeeper(
+        epoch=3,
+        backend_factory=lambda run: cell,
+        require_leadership=lambda: None,
+        threads=2,
+        patience=0.01,
+        told=Told(taken_over=tell, saved=tell, in_trouble=tell, corrupt=tell, lost=tell),
+        metrics=Metrics(),
+    )
+    return keeper, Run(orders=orders(1)), cell
+
+
+async def has_looked(run: Run) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            if not run.is_verifying:
+                return
+            await asyncio.sleep(0.005)
+
+
+async def test_at_most_one_look_at_a_state_waits_for_a_slow_server() -> None:
+    told: list[str] = []
+    keeper, run, cell = run_with(told)
+    cell.is_slow = True
+    for _ in range(3):
+        keeper.verify(run)
+        run.verified_at = float("-inf")
+    assert await asyncio.to_thread(cell.began.wait, 20)
+    keeper.verify(run)
+    cell.arrives.set()
+    await has_looked(run)
+    assert cell.count == 1
+    run.verified_at = float("-inf")
+    keeper.verify(run)
+    await has_looked(run)
+    assert cell.count == 2
+    assert not told, "nothing is to be stored, so there is no trouble with storing"
+    await keeper.stop()
+
+
+async def test_a_look_at_a_state_that_fails_is_no_trouble_of_the_run(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[str] = []
+    keeper, run, cell = run_with(told)
+    cell.trouble = unreachable()
+    keeper.verify(run)
+    await has_looked(run)
+    assert "not verified: RendezvousConnectionError" in caplog.text
+    assert not told
+    await keeper.stop()
