@@ -14,7 +14,7 @@ import logging
 import secrets
 import signal
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -220,6 +220,7 @@ class App:
             epoch=epoch,
             installation=self._elector.lease_uid,
             leadership=self.leadership,
+            holds_lease=self._lease_reader(self._elector, epoch),
             on_change=self.controller.enqueue,
         )
 
@@ -241,6 +242,15 @@ class App:
                 self._host.connect(None)
 
         return serve
+
+    def _lease_reader(self, elector: Elector, epoch: int) -> Callable[[], Awaitable[bool]]:
+        loop = asyncio.get_running_loop()
+
+        async def holds() -> bool:
+            """Asked on the loop of the rendezvous; the elector's client belongs to this one."""
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(elector.holds(epoch), loop))
+
+        return holds
 
     def _show_label(self, *, leads: bool) -> None:
         loop, label = self._loop, self._label

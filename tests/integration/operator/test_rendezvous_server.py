@@ -132,6 +132,10 @@ class Operator:
                 await asyncio.sleep(0.02)
 
 
+async def _never() -> bool:
+    return False
+
+
 @contextlib.asynccontextmanager
 async def operator(
     site: Site, *, epoch: int, kubeconfig: Path | None = None, trust: Trust | None = None
@@ -151,6 +155,7 @@ async def operator(
         epoch=epoch,
         installation="lease-1",
         leadership=leading(epoch),
+        holds_lease=_never,
         on_change=lambda namespace, job: site.changes.append((namespace, job)),
     )
     server = HostedRendezvous(

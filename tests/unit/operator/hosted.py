@@ -186,6 +186,13 @@ class Setting:
     metrics: Metrics = field(default_factory=Metrics)
     server_tls: ssl.SSLContext | None = None
     client_tls: ssl.SSLContext | None = None
+    holds_lease: bool | Exception = False
+    """What the lease says when it is asked."""
+
+    async def ask_lease(self) -> bool:
+        if isinstance(self.holds_lease, Exception):
+            raise self.holds_lease
+        return self.holds_lease
 
     def backend(self, run: RunOrders) -> RendezvousBackend:
         return self.cells.setdefault(run.run_id, Cell())
@@ -209,6 +216,7 @@ async def serving(setting: Setting | None = None, *first: RunOrders) -> AsyncIte
         backend_factory=made.backend,
         on_change=lambda namespace, job: changes.append((namespace, job)),
         on_lost=on_lost,
+        holds_lease=made.ask_lease,
         sink=lambda **event: events.append(event),
         limits=made.limits,
         metrics=made.metrics,

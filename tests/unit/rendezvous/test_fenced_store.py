@@ -126,7 +126,7 @@ def test_another_writer_with_our_epoch_is_not_overwritten() -> None:
     mine = store(cell)
     state = mine.take_over()
     cell.value, cell.version = encode(State(round=4, epoch=5)), cell.version + 1
-    with pytest.raises(LeadershipLostError):
+    with pytest.raises(RendezvousStateError, match="changed by somebody who does not lead"):
         mine.save(replace(state, round=2))
     assert cell.state.round == 4
 

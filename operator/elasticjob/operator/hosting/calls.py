@@ -122,6 +122,6 @@ class HeldCalls:
             self._carry_out(run)
 
     def _hung_up(self, run: Run, pod_uid: str, waiter: Waiter) -> None:
-        if self._take(run, waiter) is not None and run.coordinator is not None and not run.is_lost:
+        if self._take(run, waiter) is not None and run.coordinator is not None and not run.is_silent:
             run.coordinator.hung_up(pod_uid, waiter, self._clock())
             self._carry_out(run)

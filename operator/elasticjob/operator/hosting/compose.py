@@ -1,7 +1,7 @@
 """Composes the rendezvous half: host, state backends, caller identity and HTTP server, for one leadership.
 
 Everything lives on the event loop on which `serve` runs. The half ends when it is told to, or when the stored state of
-a run shows that somebody else leads; then it fails, and its keeper decides.
+a run and the lease show that somebody else leads; then it fails, and its keeper decides.
 """
 
 import asyncio
@@ -104,6 +104,7 @@ class HostedRendezvous:
             on_change=context.on_change,
             on_lost=self._on_lost,
             require_leadership=context.leadership.require,
+            holds_lease=context.holds_lease,
             metrics=parts.metrics,
         )
 
@@ -133,7 +134,7 @@ class HostedRendezvous:
         """Serve until told to stop.
 
         Raises:
-            NotLeader: The stored state of a run shows that somebody else leads.
+            NotLeader: The stored state of a run and the lease show that somebody else leads.
         """
         settings = self._context.settings
         loop = asyncio.get_running_loop()

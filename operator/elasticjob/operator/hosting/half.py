@@ -7,7 +7,7 @@ loses nothing, since all jobs are reconciled, and so ordered anew, whenever a se
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,6 +25,8 @@ class HostContext:
         epoch: The epoch of this leadership; every state it writes carries it.
         installation: Names this operator and its successors, unlike any other, also of another cluster.
         leadership: To be asked before each write.
+        holds_lease: Reads the lease and tells whether it is this leader's, with this epoch. Raises if it cannot be
+            read.
         on_change: To be called with namespace and name of a job whose view changed, from any thread.
     """
 
@@ -32,6 +34,7 @@ class HostContext:
     epoch: int
     installation: str
     leadership: Leadership
+    holds_lease: Callable[[], Awaitable[bool]]
     on_change: Callable[[str, str], None]
 
 

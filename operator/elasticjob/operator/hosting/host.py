@@ -3,7 +3,7 @@
 The operator's other threads call `apply`, `view` and `forget`, which only leave a note or read a snapshot. Everything
 else happens on the loop: calls of workers, one timer for all runs, and the effects of the coordinators. State is read
 and written by a few threads, one call a run at a time; a leader that finds a newer epoch in a state falls silent for
-that run and says so.
+that run, and says so if the lease shows that it was replaced.
 
 Invariants:
 
@@ -17,7 +17,7 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -47,6 +47,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _NAMED_LIMIT = 64
+_REPLACED = "another operator leads"
 AFTER_FAULT = 1.0
 """Seconds until a run is looked at again whose decision failed unexpectedly."""
 
@@ -66,6 +67,10 @@ class HostLimits:
     held_calls: int = 20_000
 
 
+async def _never() -> bool:
+    return False
+
+
 class Host:
     """Implements `elasticjob.operator.ports.RendezvousHost`.
 
@@ -73,8 +78,9 @@ class Host:
         epoch: The fencing epoch of this leader.
         backend_factory: Makes the backend that keeps a run's state; called in a thread of the pool.
         on_change: Called from the loop's thread with namespace and name of a job whose view changed.
-        on_lost: Called from the loop's thread when a state shows that somebody else leads.
+        on_lost: Called from the loop's thread when a state and the lease show that somebody else leads.
         require_leadership: Raises if this process may not write (any more); asked before each access to a state.
+        holds_lease: Tells whether the lease, read now, is this leader's. Asked when a state has a newer epoch.
         sink: Where RdzvEvents go.
         metrics: Where to count.
     """
@@ -87,6 +93,7 @@ class Host:
         on_change: Callable[[str, str], None],
         on_lost: Callable[[str], None],
         require_leadership: Callable[[], object] = lambda: None,
+        holds_lease: Callable[[], Awaitable[bool]] = _never,
         sink: Sink | None = None,
         limits: HostLimits | None = None,
         metrics: Metrics | None = None,
@@ -112,6 +119,7 @@ class Host:
             epoch=epoch,
             backend_factory=backend_factory,
             require_leadership=require_leadership,
+            holds_lease=holds_lease,
             threads=self._limits.io_threads,
             patience=self._limits.io_patience,
             metrics=self._metrics,
@@ -120,6 +128,7 @@ class Host:
                 saved=self._saved,
                 in_trouble=self._in_trouble,
                 corrupt=self._corrupt,
+                in_doubt=self._in_doubt,
                 lost=self._lose,
             ),
         )
@@ -241,8 +250,8 @@ class Host:
         run = self._runs.get(run_id)
         if run is None:
             raise ProtocolError(ErrorCode.UNKNOWN_RUN, f"run {run_id} is not known here (yet)")
-        if run.is_lost or run.coordinator is None:
-            why = "another operator leads" if run.is_lost else run.error or "the state of the run is being read"
+        if run.is_silent or run.coordinator is None:
+            why = _REPLACED if run.is_silent else run.error or "the state of the run is being read"
             raise ProtocolError(ErrorCode.NOT_READY, shorten(why))
         return run, run.coordinator
 
@@ -299,8 +308,11 @@ class Host:
             run.misdirected.pop(uid, None)
         self._run_of_pod.update(dict.fromkeys(orders.nodes, orders.run_id))
         run.orders = orders
-        if run.coordinator is not None and not run.is_lost:
-            run.coordinator.follow(orders, self._clock())
+        self._go_on(run)
+
+    def _go_on(self, run: Run) -> None:
+        if run.coordinator is not None and not run.is_silent and not run.is_forgotten:
+            run.coordinator.follow(run.orders, self._clock())
             self._carry_out(run)
 
     def _drop(self, run_id: str, gone: Gone | None) -> None:
@@ -324,7 +336,7 @@ class Host:
 
     def _carry_out(self, run: Run) -> None:
         coordinator = run.coordinator
-        if coordinator is None or run.is_lost or run.is_forgotten:
+        if coordinator is None or run.is_silent or run.is_forgotten:
             return
         for effect in coordinator.drain():
             if isinstance(effect, Answer):
@@ -381,13 +393,25 @@ class Host:
             run.error = shorten(message)
             log.error("state of a run: %s", message, extra=run.log_fields)
             self._views.show_soon(run)
+        if run.is_silent and not run.is_lost:
+            run.is_silent = False
+            self._views.show_soon(run)
+            with self._contained(run):
+                self._go_on(run)
+
+    def _in_doubt(self, run: Run) -> None:
+        """Somebody else may lead: nothing is answered for this run until that is known."""
+        run.is_silent = True
+        self._calls.release(run, ProtocolError(ErrorCode.NOT_READY, _REPLACED))
+        if not run.error:
+            self._views.drop(run.orders.run_id)
 
     def _lose(self, run: Run, message: str) -> None:
         """Somebody else leads: nothing is answered for this run any more."""
         if run.is_lost:
             return
+        self._in_doubt(run)
         run.is_lost = True
         self._views.drop(run.orders.run_id)
-        self._calls.release(run, ProtocolError(ErrorCode.NOT_READY, "another operator leads"))
         log.warning("a run is lost: %s", message, extra=run.log_fields)
         self._on_lost(message)

@@ -2,11 +2,14 @@
 
 An access that does not end is never given up, since it may still take effect; it is only reported as trouble. What
 fails for now is repeated after a growing pause until its fate is known.
+
+A newer epoch in a state silences its run at once; whether somebody else leads, the lease says, read after the state. An
+epoch that was never given out makes that one state corrupt, and touches no other run.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -33,6 +36,8 @@ CORRUPT_PAUSE = 10.0
 """Pause in seconds before a corrupt state is read again."""
 ERASE_PAUSES = (0.0, 1.0, 10.0, 60.0)
 """Pauses in seconds before each attempt to remove a state."""
+LEASE_PAUSE = 1.0
+"""Pause in seconds before the lease is asked again that could not be read."""
 VERIFY_INTERVAL = 1.0
 """Shortest time in seconds between two checks of one run's stored state that callers can provoke."""
 
@@ -40,7 +45,8 @@ VERIFY_INTERVAL = 1.0
 @dataclass(kw_only=True, eq=False)
 class Run:
     """One hosted run. Without a coordinator its state is not taken over yet: `error` says why it cannot be, and
-    `trouble` why it could not be so far."""
+    `trouble` why it could not be so far. One that is silent is not answered: another operator may lead, and does if the
+    run is lost."""
 
     orders: RunOrders
     store: FencedStore | None = None
@@ -48,6 +54,7 @@ class Run:
     coordinator: Coordinator | None = None
     error: str = ""
     trouble: str = ""
+    is_silent: bool = False
     is_lost: bool = False
     is_forgotten: bool = False
     access: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -72,7 +79,8 @@ class Told:
         taken_over: The state, with our epoch in it.
         saved: The state that was to be saved is stored.
         in_trouble: An access failed, or does not end; it goes on.
-        corrupt: The stored object cannot be used; it is left as it is.
+        corrupt: The stored object cannot be used; it is left as it is. The run need not be silent any more.
+        in_doubt: The state has a newer epoch: the run is to be silent until it is corrupt or lost.
         lost: Somebody else leads.
     """
 
@@ -80,6 +88,7 @@ class Told:
     saved: Callable[[Run], None]
     in_trouble: Callable[[Run, str], None]
     corrupt: Callable[[Run, str], None]
+    in_doubt: Callable[[Run], None]
     lost: Callable[[Run, str], None]
 
 
@@ -89,6 +98,7 @@ class StateKeeper:
     Args:
         backend_factory: Makes the backend of a run; called in a thread of the pool.
         require_leadership: Raises if this process may not write (any more); asked before each access.
+        holds_lease: Reads the lease and tells whether it is this leader's, with our epoch. Raises if it cannot be read.
         patience: Seconds after which an access that does not end is reported.
     """
 
@@ -98,6 +108,7 @@ class StateKeeper:
         epoch: int,
         backend_factory: BackendFactory,
         require_leadership: Callable[[], object],
+        holds_lease: Callable[[], Awaitable[bool]],
         threads: int,
         patience: float,
         told: Told,
@@ -106,6 +117,9 @@ class StateKeeper:
         self._epoch = epoch
         self._backend_factory = backend_factory
         self._require_leadership = require_leadership
+        self._holds_lease = holds_lease
+        self._asks_lease = asyncio.Lock()
+        self._is_replaced = False
         self._patience = patience
         self._told = told
         self._metrics = metrics
@@ -166,7 +180,7 @@ class StateKeeper:
             try:
                 await self._in_pool(run, self._store(run).verify, is_shown=False)
             except LeadershipLostError as error:
-                self._told.lost(run, str(error))
+                await self._is_lost(run, error)
             except Exception as error:
                 # Nothing is to be stored, so this is no trouble of the run, and nothing would end it.
                 log.warning("state of a run: not verified: %s", _cause(error), extra=run.log_fields)
@@ -190,7 +204,9 @@ class StateKeeper:
             try:
                 return await self._in_pool(run, lambda: self._counted(access))
             except LeadershipLostError as error:
-                self._told.lost(run, str(error))
+                if await self._is_lost(run, error):
+                    return None
+                await asyncio.sleep(CORRUPT_PAUSE)
             except (RendezvousStateError, ValueError) as error:
                 self._told.corrupt(run, str(error))
                 await asyncio.sleep(CORRUPT_PAUSE)
@@ -199,6 +215,27 @@ class StateKeeper:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
         return None
+
+    async def _is_lost(self, run: Run, error: LeadershipLostError) -> bool:
+        """Find out whether another operator leads. A lease that shows our epoch after the state was read says no."""
+        self._told.in_doubt(run)
+        if await self._is_led_by_another():
+            self._told.lost(run, str(error))
+            return True
+        self._told.corrupt(run, error.if_foreign)
+        return False
+
+    async def _is_led_by_another(self) -> bool:
+        async with self._asks_lease:
+            while not self._is_replaced:
+                try:
+                    self._is_replaced = not await self._holds_lease()
+                except Exception as trouble:
+                    log.warning("a state has a newer epoch, and the lease cannot be read: %s", _cause(trouble))
+                    await asyncio.sleep(LEASE_PAUSE)
+                else:
+                    break
+            return self._is_replaced
 
     def _counted(self, access: Callable[[], T]) -> T:
         """Count a refusal in the thread that meets it: a leader that was paused ends all else when it wakes up."""

@@ -68,7 +68,7 @@ class Views:
 
     def _show(self, run: Run) -> None:
         run.will_be_shown = False
-        if run.is_forgotten or run.is_lost or self._loop is None:
+        if run.is_forgotten or run.is_silent or self._loop is None:
             return
         now, run_id = self._clock(), run.orders.run_id
         view = self._pending_view(run) if run.coordinator is None else run.coordinator.view(now)

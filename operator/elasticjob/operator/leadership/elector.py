@@ -3,7 +3,8 @@
 Model: the Lease names a holder. Whoever sees the record unchanged for a full lease duration *by its own clock* may
 take it by compare-and-set; times written by others are never compared with the own clock, so clock skew does no harm.
 Each acquisition, also of a released or own earlier lease, adds one to `leaseTransitions`: that number is the epoch.
-All state that the operator keeps carries the epoch, so the data itself refuses a late write of an old leader.
+All state that the operator keeps carries the epoch, so the data itself refuses a late write of an old leader. Who
+leads, the Lease alone says: others may write any number into a state.
 
 Invariants:
 - The holder acts until `renewed + renew deadline`, where `renewed` is the moment *before* the renewing request was
@@ -159,6 +160,24 @@ class Elector:
         """Give the lease back soon and stand again: the next leader, be it this one, gets a later epoch."""
         self._resigned = True
 
+    async def holds(self, epoch: int) -> bool:
+        """Read the lease and tell whether it is this process's with this epoch.
+
+        Raises:
+            ClusterError: The lease cannot be read.
+        """
+        try:
+            lease = await self._cluster.get(
+                LEASES, namespace=self._namespace, name=self._name, timeout=self._timing.renew_deadline
+            )
+        except NotFound:
+            return False
+        return self._is_own(lease, epoch)
+
+    def _is_own(self, lease: Body, epoch: int) -> bool:
+        spec = lease.get("spec") or {}
+        return spec.get("holderIdentity") == self._identity and spec.get("leaseTransitions") == epoch
+
     async def run(self, stop: asyncio.Event) -> None:
         """Stand for election until `stop` is set; then release the lease."""
         while not stop.is_set():
@@ -286,9 +305,9 @@ class Elector:
         except ClusterError as trouble:
             _log.warning("cannot read the lease: %s", trouble)
             return True
-        spec = lease.get("spec") or {}
-        if spec.get("holderIdentity") != self._identity or spec.get("leaseTransitions") != epoch:
-            _log.warning("the lease was taken", extra={"holder": spec.get("holderIdentity")})
+        if not self._is_own(lease, epoch):
+            holder = (lease.get("spec") or {}).get("holderIdentity")
+            _log.warning("the lease was taken", extra={"holder": holder})
             return False
         self._held = lease
         return True

@@ -2,7 +2,8 @@
 
 The state carries the epoch of its writer. A new leader first takes over: it replaces the stored state by the same one
 with its own epoch, by compare-and-set, which invalidates the fencing token of whoever wrote before. From then on each
-write of the old leader fails, and it learns from the stored epoch that it was replaced.
+write of the old leader fails. A later epoch in a state always refuses a write, but it only hints at a later leader:
+whoever can write the object can write any number there.
 
 A write whose answer was lost may have happened. `save` may therefore be repeated with the same state until it returns:
 it recognizes its own earlier write. Blocking; one thread at a time.
@@ -12,7 +13,7 @@ from dataclasses import replace
 
 from elasticjob.rendezvous.backend import ErasableState, RendezvousBackend, Token
 from elasticjob.rendezvous.encoding import decode, encode
-from elasticjob.rendezvous.errors import RendezvousConnectionError
+from elasticjob.rendezvous.errors import RendezvousConnectionError, RendezvousStateError
 from elasticjob.rendezvous.state import State
 
 _ATTEMPTS = 5
@@ -20,7 +21,11 @@ _ATTEMPTS = 5
 
 
 class LeadershipLostError(Exception):
-    """Somebody with a newer epoch has taken the run over. Nothing may be answered any more."""
+    """The state has a newer epoch. Nothing may be answered any more, unless that epoch was never given out."""
+
+    def __init__(self, source: str, *, epoch: int, ours: int) -> None:
+        super().__init__(f"{source} belongs to epoch {epoch}, ours is {ours}")
+        self.if_foreign = f"{source} belongs to epoch {epoch}, which was never given out"
 
 
 class FencedStore:
@@ -62,8 +67,8 @@ class FencedStore:
         """Replace the stored state.
 
         Raises:
-            LeadershipLostError: The stored state is another leader's.
-            RendezvousStateError: The stored state is corrupt, or this one is too large.
+            LeadershipLostError: The stored state has a newer epoch.
+            RendezvousStateError: The stored state is corrupt or was changed by a stranger, or this one is too large.
             RendezvousConnectionError: Whether it was stored is not known; repeat with the same state.
         """
         data = encode(state)
@@ -110,12 +115,11 @@ class FencedStore:
         """Metadata of the object may change under us; its content may not, except by a newer leader."""
         if stored == self._stored:
             return
-        epoch = self._decode(stored).epoch
-        if epoch >= self._epoch:
-            raise LeadershipLostError(f"{self._source} belongs to epoch {epoch}, ours is {self._epoch}")
+        if self._decode(stored).epoch == self._epoch:
+            raise RendezvousStateError(f"{self._source} was changed by somebody who does not lead")
 
     def _decode(self, data: bytes) -> State:
         state = decode(data, source=self._source)
         if state.epoch > self._epoch:
-            raise LeadershipLostError(f"{self._source} belongs to epoch {state.epoch}, ours is {self._epoch}")
+            raise LeadershipLostError(self._source, epoch=state.epoch, ours=self._epoch)
         return state

@@ -1,11 +1,14 @@
 """The host: orders and views across threads, durable writes, take-over, and what happens when others write."""
 
 import asyncio
+import contextlib
 import threading
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 
+from elasticjob.operator.hosting import state as state_module
 from elasticjob.operator.hosting.host import HostLimits
 from elasticjob.rendezvous.encoding import decode, encode
 from elasticjob.rendezvous.orders import CloseReason, RunState
@@ -207,6 +210,90 @@ async def test_an_older_leader_cannot_take_over() -> None:
     async with serving(setting, orders(1)) as hosted:
         await asyncio.wait_for(hosted.has_lost.wait(), 5)
         assert setting.cells[RUN].writes == 0
+
+
+OTHER = "8f14e45f-0000-4000-8000-000000000002"
+
+
+@contextlib.asynccontextmanager
+async def beside_another(setting: Setting) -> AsyncIterator[Hosted]:
+    """A run with a member in a round, and another run that must go on whatever becomes of the first."""
+    setting.holds_lease = True
+    other = replace(orders(1), run_id=OTHER, job="other", nodes={"uid-9": node(0, uid="uid-9")})
+    async with serving(setting, orders(1), other) as hosted:
+        await form(hosted, 1)
+        yield hosted
+        assert isinstance(await hosted.direct_join(OTHER, "uid-9", request()), JoinFormed)
+        assert not hosted.lost
+
+
+async def test_an_epoch_that_was_never_given_out_costs_one_run_and_no_leadership() -> None:
+    async with beside_another(Setting()) as hosted:
+        foreign = encode(State(round=1, epoch=2**31))
+        hosted.cells[RUN].overwrite(foreign)
+        refused = await asyncio.gather(hosted.direct_join(RUN, "uid-0", request(round=1)), return_exceptions=True)
+        assert isinstance(refused[0], ProtocolError)
+        assert refused[0].code is ErrorCode.NOT_READY
+        failed = (await hosted.viewed(lambda view: view.failed)).failed
+        assert "job train/digits belongs to epoch 2147483648, which was never given out" in failed
+        assert hosted.cells[RUN].value == foreign
+
+
+async def test_a_foreign_epoch_that_is_there_at_the_start_costs_one_run_and_is_named() -> None:
+    setting = Setting(cells={RUN: Cell()}, holds_lease=True)
+    setting.cells[RUN].overwrite(encode(State(round=1, epoch=4)))
+    async with serving(setting, orders(1)) as hosted:
+        view = await hosted.viewed(lambda view: view.failed)
+        assert not view.taken_over
+        assert "which was never given out" in view.failed
+        assert not hosted.lost
+        assert setting.cells[RUN].writes == 0
+
+
+async def test_a_foreign_epoch_that_a_caller_made_us_look_at_costs_one_run() -> None:
+    async with beside_another(Setting()) as hosted:
+        hosted.cells[RUN].overwrite(encode(State(round=9, epoch=8)))
+        with pytest.raises(ProtocolError):
+            await hosted.direct_heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=9))
+        assert "which was never given out" in (await hosted.viewed(lambda view: view.failed)).failed
+        heard = await hosted.direct_heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=1))
+        assert not heard.evicted
+
+
+async def test_a_state_that_was_changed_under_our_own_epoch_costs_one_run() -> None:
+    async with beside_another(Setting()) as hosted:
+        changed = encode(State(round=7, epoch=3))
+        hosted.cells[RUN].overwrite(changed)
+        call = asyncio.create_task(hosted.direct_join(RUN, "uid-0", request(round=1, wait=0.2)))
+        assert "changed by somebody who does not lead" in (await hosted.viewed(lambda view: view.failed)).failed
+        await asyncio.gather(call, return_exceptions=True)
+        assert hosted.cells[RUN].value == changed
+
+
+async def test_a_state_that_is_repaired_is_served_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_module, "CORRUPT_PAUSE", 0.01)
+    async with beside_another(Setting()) as hosted:
+        before = hosted.cells[RUN].value
+        assert before is not None
+        hosted.cells[RUN].overwrite(encode(State(round=1, epoch=2**31)))
+        await asyncio.gather(hosted.direct_join(RUN, "uid-0", request(round=1)), return_exceptions=True)
+        await hosted.viewed(lambda view: view.failed)
+        hosted.cells[RUN].overwrite(before)
+        assert (await hosted.viewed(lambda view: not view.failed and view.round > 1)).round == 2
+
+
+async def test_nothing_is_answered_until_the_lease_could_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_module, "LEASE_PAUSE", 0.01)
+    setting = Setting(holds_lease=ConnectionError("no API server"))
+    async with serving(setting, orders(1)) as hosted:
+        await form(hosted, 1)
+        hosted.cells[RUN].overwrite(encode(State(round=1, epoch=4)))
+        await asyncio.gather(hosted.direct_join(RUN, "uid-0", request(round=1)), return_exceptions=True)
+        with pytest.raises(ProtocolError, match="another operator leads"):
+            await hosted.direct_heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=1))
+        assert not hosted.lost
+        setting.holds_lease = False
+        await asyncio.wait_for(hosted.has_lost.wait(), 5)
 
 
 async def test_the_next_leader_goes_on_where_the_last_one_was() -> None:

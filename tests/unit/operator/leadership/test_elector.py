@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elasticjob.operator.app import highest_epoch
-from elasticjob.operator.errors import NotFound, NotLeader
+from elasticjob.operator.errors import NotFound, NotLeader, Unavailable
 from elasticjob.operator.leadership.elector import Elector, Leadership, LeaseTiming, Sighting, Term, may_take
 from elasticjob.operator.settings import Settings
 from tests.unit.operator.fakes import Call, FakeClock, ScriptedCluster
@@ -91,6 +91,54 @@ async def test_without_jobs_there_is_no_floor() -> None:
     cluster = ScriptedCluster(answer=lambda call: {"items": [], "resourceVersion": "1"})
     assert await highest_epoch(cluster, Settings(watch_namespaces=("a", "b"))) == 0
     assert [call.name for call in cluster.calls] == ["a", "b"]
+
+
+def elector_over(cluster: ScriptedCluster) -> Elector:
+    async def nothing(epoch: int = 0) -> None:
+        pass
+
+    async def floor() -> int:
+        return 0
+
+    clock = FakeClock()
+    return Elector(
+        cluster=cluster,
+        namespace="system",
+        name="elasticjob-operator",
+        identity="a",
+        timing=LeaseTiming.of(15),
+        clock=clock,
+        leadership=Leadership(clock),
+        epoch_floor=floor,
+        on_acquired=nothing,
+        on_lost=nothing,
+    )
+
+
+@pytest.mark.parametrize(
+    ("held", "is_own"),
+    [
+        (lease("a", leaseTransitions=3), True),
+        (lease("a", leaseTransitions=4), False),
+        (lease("b", leaseTransitions=3), False),
+        (lease("", leaseTransitions=3), False),
+        ({}, False),
+    ],
+)
+async def test_the_lease_says_who_leads(held: dict[str, Any], is_own: bool) -> None:
+    assert await elector_over(ScriptedCluster(answer=lambda call: held)).holds(3) is is_own
+
+
+async def test_a_lease_that_is_gone_is_nobodys_and_one_that_cannot_be_read_says_nothing() -> None:
+    def gone(call: Call) -> dict[str, Any]:
+        raise NotFound("no such Lease", status=404)
+
+    def silent(call: Call) -> dict[str, Any]:
+        raise Unavailable("no answer")
+
+    assert not await elector_over(ScriptedCluster(answer=gone)).holds(3)
+    with pytest.raises(Unavailable):
+        await elector_over(ScriptedCluster(answer=silent)).holds(3)
 
 
 async def test_a_leadership_that_is_over_at_once_begins_nothing() -> None:
