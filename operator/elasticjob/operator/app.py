@@ -30,6 +30,7 @@ from elasticjob.operator.leadership.elector import Elector, Leadership, LeaseTim
 from elasticjob.operator.leadership.fenced import FencedCluster
 from elasticjob.operator.leadership.label import LeaderLabel
 from elasticjob.operator.metrics import Metrics
+from elasticjob.operator.model.fields import mapping, number
 from elasticjob.operator.pods import OperatorFacts
 from elasticjob.operator.ports import Clock, ClusterPort
 from elasticjob.operator.reconcile import Planner
@@ -44,6 +45,8 @@ _SEPARATOR = "_"
 """Between the pod's name, which cannot hold it, and what tells its processes apart."""
 SILENCE_LIMIT = 30.0
 """Seconds without a turn of an event loop after which the process counts as hanging."""
+HIGHEST_FLOOR = 2**30
+"""Later epochs in a status are forged: a lease counts to 2**31 - 1, and nobody has led a billion times."""
 WATCH_FAILURES = 40
 """Failures of the watches in a row after which the process ends. An API server away for minutes is no reason."""
 
@@ -305,12 +308,12 @@ def pod_of(identity: str) -> str:
 
 
 async def highest_epoch(cluster: ClusterPort, settings: Settings) -> int:
-    """The highest epoch that the status of any job carries; 0 if none does."""
+    """The highest epoch that the status of any job carries and that may have been given out; 0 if none does."""
     epochs = [0]
     for namespace in settings.scopes:
         listed = await cluster.list(JOBS, namespace=namespace)
-        epochs += [int(((job.get("status") or {}).get("rendezvous") or {}).get("epoch") or 0) for job in listed.items]
-    return max(epochs)
+        epochs += [number(mapping(mapping(job, "status"), "rendezvous"), "epoch") for job in listed.items]
+    return max(epoch for epoch in epochs if epoch <= HIGHEST_FLOOR)
 
 
 def _task(coroutine: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":

@@ -87,6 +87,14 @@ async def test_the_floor_of_epochs_is_the_highest_that_any_status_carries() -> N
     assert await highest_epoch(cluster, Settings()) == 7
 
 
+@pytest.mark.parametrize("forged", [2**62, 2**31 - 1, -5, "9", True, [], {"a": 1}])
+async def test_a_forged_status_neither_exhausts_nor_breaks_the_epochs(forged: object) -> None:
+    jobs = [job_with(rendezvous={"epoch": forged}), job_with(rendezvous={"epoch": 7}), job_with(rendezvous=[forged])]
+    jobs.append({"status": forged})
+    cluster = ScriptedCluster(answer=lambda call: {"items": jobs, "resourceVersion": "1"})
+    assert await highest_epoch(cluster, Settings()) == 7
+
+
 async def test_without_jobs_there_is_no_floor() -> None:
     cluster = ScriptedCluster(answer=lambda call: {"items": [], "resourceVersion": "1"})
     assert await highest_epoch(cluster, Settings(watch_namespaces=("a", "b"))) == 0
