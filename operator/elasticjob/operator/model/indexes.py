@@ -24,15 +24,17 @@ def parse_indexes(text: str) -> frozenset[int]:
     """`0-2,7` as `{0, 1, 2, 7}`.
 
     Raises:
-        ValueError: The text has another form, or an index is out of range.
+        ValueError: The text has another form, the ranges do not ascend, or an index is out of range.
     """
     result: set[int] = set()
+    least = 0
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
         low, high = int(first), int(last or first)
-        if not 0 <= low <= high <= 2 * MAX_REPLICAS:
-            raise ValueError(f"index range {part!r} is not within 0-{2 * MAX_REPLICAS}")
+        if not least <= low <= high <= 2 * MAX_REPLICAS:
+            raise ValueError(f"index range {part[:40]!r} is not within {least}-{2 * MAX_REPLICAS}")
         result.update(range(low, high + 1))
+        least = high + 1
     return frozenset(result)
 
 
@@ -49,10 +51,13 @@ def parse_numbers(text: str) -> dict[int, int]:
     """`0-1:1 5:2` as `{0: 1, 1: 1, 5: 2}`.
 
     Raises:
-        ValueError: The text has another form.
+        ValueError: The text has another form, or an index has two numbers.
     """
     result: dict[int, int] = {}
     for group in text.split():
         indexes, _, number = group.partition(":")
-        result.update(dict.fromkeys(parse_indexes(indexes), int(number)))
+        parsed = parse_indexes(indexes)
+        if not result.keys().isdisjoint(parsed):
+            raise ValueError(f"an index of {group[:40]!r} has another number already")
+        result.update(dict.fromkeys(parsed, int(number)))
     return result

@@ -12,9 +12,12 @@ def parse_time(text: str) -> datetime:
     """The moment of a stamp, UTC-aware.
 
     Raises:
-        ValueError: The text is no stamp with a time zone.
+        ValueError: The text is no stamp with a time zone, or a moment that UTC cannot express.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"time stamp {text!r} has no time zone")
-    return moment.astimezone(timezone.utc)
+    try:
+        return moment.astimezone(timezone.utc)
+    except OverflowError as error:
+        raise ValueError(f"time stamp {text!r} is out of range") from error

@@ -50,5 +50,19 @@ def test_other_forms_of_numbers_are_refused(text: str) -> None:
         parse_numbers(text)
 
 
+@pytest.mark.parametrize("text", ["0-20000,0-20000", "5,3", "3,3", "0-4,4-6"])
+def test_ranges_that_do_not_ascend_are_refused_so_that_reading_has_a_bound(text: str) -> None:
+    with pytest.raises(ValueError, match="is not within"):
+        parse_indexes(",".join([text] * 1000))
+    with pytest.raises(ValueError, match="is not within"):
+        parse_indexes(text)
+
+
+@pytest.mark.parametrize("text", ["0-20000:1 0-20000:2", "3:1 3:1"])
+def test_an_index_with_two_numbers_is_refused_so_that_reading_has_a_bound(text: str) -> None:
+    with pytest.raises(ValueError, match="another number already"):
+        parse_numbers(text)
+
+
 def test_ten_thousand_equal_nodes_take_a_few_bytes() -> None:
     assert format_numbers(dict.fromkeys(range(10_000), 1)) == "0-9999:1"

@@ -137,3 +137,9 @@ def test_stamps_come_back_in_whole_seconds() -> None:
 def test_a_stamp_without_zone_is_refused() -> None:
     with pytest.raises(ValueError, match="has no time zone"):
         parse_time("2030-01-01T12:00:00")
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_a_stamp_that_utc_cannot_express_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="out of range"):
+        parse_time(text)
