@@ -230,6 +230,10 @@ async def test_a_late_write_is_counted_although_its_leader_has_ended_meanwhile()
     assert cell.writes == 1
 
 
+async def held() -> bool:
+    return True
+
+
 def run_with(told: list[str]) -> tuple[StateKeeper, Run, Reads]:
     """A run whose state is read by nobody yet, and a keeper that is impatient."""
 
@@ -241,9 +245,10 @@ def run_with(told: list[str]) -> tuple[StateKeeper, Run, Reads]:
         epoch=3,
         backend_factory=lambda run: cell,
         require_leadership=lambda: None,
+        holds_lease=held,
         threads=2,
         patience=0.01,
-        told=Told(taken_over=tell, saved=tell, in_trouble=tell, corrupt=tell, lost=tell),
+        told=Told(taken_over=tell, saved=tell, in_trouble=tell, corrupt=tell, in_doubt=tell, lost=tell),
         metrics=Metrics(),
     )
     return keeper, Run(orders=orders(1)), cell
