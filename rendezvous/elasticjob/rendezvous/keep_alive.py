@@ -13,6 +13,8 @@ from types import MethodType
 
 logger = logging.getLogger(__name__)
 
+LONGEST_PAUSE_SECONDS = 3600.0
+"""Longest pause, whatever a call says: to wait for more seconds than a clock can count is an error."""
 STOP_SECONDS = 0.2
 """How long a caller that stops the thread waits for it to end, unless it says otherwise."""
 
@@ -73,7 +75,7 @@ def _is_method(beat: Beat) -> bool:
 
 
 def _run(beat: Callable[[], Beat | None], stop: threading.Event, pause: float) -> None:
-    while not stop.wait(pause):
+    while not stop.wait(min(pause, LONGEST_PAUSE_SECONDS)):
         call = beat()
         if call is None:
             return

@@ -29,6 +29,8 @@ FIRST_BACKOFF_SECONDS = 0.05
 LEAST_BACKOFF_CAP_SECONDS, MOST_BACKOFF_CAP_SECONDS = 0.5, 30.0
 BACKOFF_CAP_SECONDS_PER_NODE = 0.1
 """With so much time for each node that wants to write, about half of the writes get through at 50 ms a cycle."""
+MOST_ASKED_SECONDS = 30.0
+"""Longest pause that a backend can ask for."""
 LEAST_LOCK_SECONDS = 0.5
 """How long a step waits for one of another thread at least: that one need not be stuck."""
 
@@ -149,12 +151,12 @@ class PeerDriver:
 
         Args:
             state: The state as it is now, if known: it tells how many nodes may want to write.
-            at_least: Seconds that the backend asked for. The pause is added to them, so that nodes do not come back
-                all at once.
+            at_least: Seconds that the backend asked for, of which 30 are granted. The pause is added to them, so that
+                nodes do not come back all at once.
         """
         cap = self._settings.cas_backoff_max_seconds or self._backoff_cap(state)
         pause = self._timing.rng.uniform(0.0, min(cap, FIRST_BACKOFF_SECONDS * 2 ** min(attempt, 16)))
-        self._timing.sleep(min(at_least + pause, self.left(deadline)))
+        self._timing.sleep(min(min(MOST_ASKED_SECONDS, at_least) + pause, self.left(deadline)))
 
     def _backoff_cap(self, state: State | None) -> float:
         writers = 0
@@ -183,7 +185,7 @@ class PeerDriver:
         except RendezvousTimeoutError as error:
             logger.debug("A heartbeat is put off: %s", error)
         except RendezvousConnectionError as error:
-            self._asked_pause = error.retry_after
+            self._asked_pause = min(MOST_ASKED_SECONDS, error.retry_after)
             return self.note_outage(error)
         except Exception as error:  # the backend may be anybody's code
             return self.note_outage(error)

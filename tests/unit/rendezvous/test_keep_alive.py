@@ -4,6 +4,8 @@ import gc
 import threading
 import time
 
+import pytest
+
 from elasticjob.rendezvous.keep_alive import KeepAlive
 
 
@@ -39,6 +41,24 @@ def test_each_call_says_when_the_next_one_is_due() -> None:
     assert done.wait(5)
     keep_alive.stop()
     assert next(pauses, None) is None
+
+
+@pytest.mark.parametrize("pause", [1e11, float("inf")])
+def test_a_pause_longer_than_a_clock_can_count_does_not_end_the_thread(pause: float) -> None:
+    called = threading.Event()
+
+    def beat() -> float:
+        called.set()
+        return pause
+
+    for first in (0.001, pause):
+        keep_alive = KeepAlive(beat, name="test")
+        keep_alive.start(first)
+        assert called.wait(5)
+        assert keep_alive._thread is not None
+        keep_alive._thread.join(0.1)
+        assert keep_alive.alive
+        keep_alive.stop()
 
 
 def test_stopping_ends_the_thread_and_does_not_wait_for_a_call_that_hangs() -> None:

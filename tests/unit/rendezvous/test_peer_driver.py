@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from elasticjob.rendezvous.backends.kubernetes_objects import ThrottledError
 from elasticjob.rendezvous.backends.memory import MemorySpace
 from elasticjob.rendezvous.encoding import decode
 from elasticjob.rendezvous.errors import RendezvousConnectionError, RendezvousTimeoutError
@@ -106,6 +107,15 @@ def test_a_beat_is_counted_when_it_is_due_and_else_the_node_only_looks(bench: Be
     assert [step.intent for step in bench.steps] == [Intent.JOIN, Intent.WATCH, Intent.BEAT]
     assert bench.state.beats == {"me": 1}
     assert 4 <= bench.driver.next_beat() <= 5
+
+
+@pytest.mark.parametrize(("asked", "granted"), [(7.0, 7.0), (3600.0, 30.0), (1e11, 30.0), (float("inf"), 30.0)])
+def test_a_backend_can_ask_for_a_pause_but_not_for_silence(bench: Bench, asked: float, granted: float) -> None:
+    bench.backend.fault = raising(ThrottledError("slow down", retry_after=asked))
+    bench.driver.beat()
+    assert granted + 4 <= bench.driver.next_beat() <= granted + 5
+    bench.driver.back_off(0, None, bench.now + 1e12, at_least=asked)
+    assert granted <= bench.pauses[-1] <= granted + 0.05
 
 
 def test_a_beat_that_others_are_always_quicker_than_is_put_off_quietly(

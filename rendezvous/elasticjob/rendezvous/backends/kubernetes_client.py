@@ -158,7 +158,7 @@ class OfficialObjects:
         if error.status in (413, 422):
             return RendezvousStateError(message)
         retry_after = (error.headers or {}).get("Retry-After", "")
-        if error.status == 429 and retry_after.isdigit():
+        if error.status == 429 and retry_after.isascii() and retry_after.isdigit():
             return ThrottledError(f"{message} (retry after {retry_after} s)", retry_after=float(retry_after))
         return RendezvousConnectionError(message)
 

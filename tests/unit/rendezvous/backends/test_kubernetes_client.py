@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from elasticjob.rendezvous.backends.kubernetes_client import connect
+from elasticjob.rendezvous.backends.extras import require
+from elasticjob.rendezvous.backends.kubernetes_client import OfficialConfigMaps, connect
 from elasticjob.rendezvous.errors import RendezvousConnectionError
 from elasticjob.rendezvous.parameters import RendezvousParameters
 
@@ -98,3 +99,23 @@ def test_a_pod_without_service_account_is_an_error(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     with pytest.raises(RendezvousConnectionError, match=r"no configuration to reach .*token"):
         connect(parameters())
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("7", 7.0), ("\N{SUPERSCRIPT TWO}", 0.0), ("\N{ARABIC-INDIC DIGIT SEVEN}", 0.0), ("-1", 0.0), ("soon", 0.0)],
+)
+def test_a_pause_that_the_server_asks_for_is_read_and_anything_else_ignored(
+    kubeconfig: str, monkeypatch: pytest.MonkeyPatch, header: str, seconds: float
+) -> None:
+    maps = OfficialConfigMaps(connect(parameters(kubeconfig=kubeconfig)))
+    refused = require("kubernetes", needed_by="the test", extra="kubernetes").client.ApiException(status=429)
+    refused.headers = {"Retry-After": header}
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise refused
+
+    monkeypatch.setattr(maps._cluster.api, "call_api", refuse)
+    with pytest.raises(RendezvousConnectionError) as caught:
+        maps.read("digits-rendezvous")
+    assert caught.value.retry_after == seconds
