@@ -20,6 +20,8 @@ All nodes must run the same number of processes, since ranks are numbered by it.
 Exit code: 0 when all local workers ended with 0 or the run has succeeded without this node; that of the worker (128 +
 number for a signal) when the run is closed after a failure; 128 + number when a signal ends the launcher; else 1.
 It works as process 1 of a container.
+
+SIGUSR1 and SIGUSR2 are passed on to the workers, whose meaning they have; without workers they are dropped.
 """
 
 import argparse
@@ -60,6 +62,7 @@ WATCH_SECONDS = 0.25
 """How often the launcher looks what the last heartbeat said. A child that ends or a signal wakes it at once."""
 
 _END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+_PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 _CANNOT_START = 127
 _USAGE = 2
 _NVIDIA_DEVICE = re.compile(r"nvidia\d+")
@@ -81,12 +84,13 @@ class Signals:
         self._woken.setblocking(False)
         self._waker.setblocking(False)
         self._received: int | None = None
+        self._to_pass_on: list[int] = []
         self._interruptible = False
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """Handle SIGCHLD and the signals that end a process."""
-        before = {number: signal.getsignal(number) for number in (*_END_SIGNALS, signal.SIGCHLD)}
+        """Handle SIGCHLD, the signals that end a process and those that are for its workers."""
+        before = {number: signal.getsignal(number) for number in (*_END_SIGNALS, *_PASSED_ON, signal.SIGCHLD)}
         old_fd = signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
         try:
             for number in before:
@@ -114,6 +118,11 @@ class Signals:
         if self._received is not None:
             raise SignalReceivedError(self._received)
 
+    def take(self) -> list[int]:
+        """The signals for the workers that have arrived since this was last called."""
+        taken, self._to_pass_on = self._to_pass_on, []
+        return taken
+
     def wait(self, timeout: float) -> None:
         """Wait until any signal arrives, at most `timeout` seconds."""
         ready, _, _ = select.select([self._woken], [], [], timeout)
@@ -122,6 +131,9 @@ class Signals:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGCHLD:
+            return
+        if number in _PASSED_ON:
+            self._to_pass_on.append(number)
             return
         self._received = self._received or number
         if self._interruptible:
@@ -212,6 +224,7 @@ class Launcher:
             for local_rank in range(self.nproc)
         ]
         self._starts += 1
+        self.signals.take()  # what came for workers that are no more is not for the new ones
         return ProcessGroup(self.command, environments)
 
     def _watch(self, group: ProcessGroup) -> bool:
@@ -219,6 +232,8 @@ class Launcher:
         while True:
             group.reap()
             self.signals.check()
+            for number in self.signals.take():
+                group.tell(number)
             if group.failure is not None:
                 return False
             if not group.running:

@@ -59,6 +59,13 @@ class ProcessGroup:
             if process.returncode is None:
                 _signal_session(process.pid, number)
 
+    def tell(self, number: int) -> None:
+        """Send a signal to the processes that run, but not to what they have started: a data loader would die of it."""
+        for process in self._processes:
+            if process.returncode is None:
+                with suppress(PermissionError):
+                    os.kill(process.pid, number)  # it has not been reaped, so the number is still its own
+
     def reap(self) -> None:
         """Take notice of every child that has ended, ours or inherited."""
         ours = {process.pid: (rank, process) for rank, process in enumerate(self._processes)}

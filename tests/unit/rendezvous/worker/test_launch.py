@@ -147,6 +147,34 @@ def test_a_signal_is_passed_on_and_the_node_leaves(
     assert [said["outcome"] for said in server.calls_to("leave")] == ["left"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
+def test_a_signal_for_the_workers_reaches_each_of_them_and_ends_nothing(
+    server: FakeServer, launch: Launch, notes: Path, number: signal.Signals
+) -> None:
+    loader = "sleep 60 & echo loader $! >> $NOTES; "
+    trap = f"trap 'echo got it >> $NOTES' {number.name.removeprefix('SIG')}; "
+    node = launch("a", loader + trap + NOTE + "while :; do sleep 0.05; done", nproc=2)
+    loaders = [int(line.split()[1]) for line in _lines(notes, 4) if line.startswith("loader")]
+    for count in (6, 8):
+        node.send_signal(number)
+        assert _lines(notes, count)[count - 2 :] == ["got it", "got it"]
+    assert all(_runs(pid) for pid in loaders)
+    node.terminate()
+    assert node.wait(20) == 128 + signal.SIGTERM
+    assert len(server.calls_to("join")) == 1
+
+
+def test_a_signal_for_the_workers_is_dropped_while_there_are_none(
+    server: FakeServer, launch: Launch, notes: Path
+) -> None:
+    server.update(wanted=2)
+    node = launch("a", NOTE)
+    server.wait_for("join", 1)
+    node.send_signal(signal.SIGUSR1)
+    launch("b", NOTE)
+    assert node.wait(20) == 0
+
+
 def test_a_worker_that_ignores_the_signal_is_killed_after_the_grace(
     server: FakeServer, launch: Launch, notes: Path
 ) -> None:
