@@ -10,23 +10,27 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from elasticjob.operator.server.answers import Gzipped
-from elasticjob.rendezvous.protocol import MAX_REQUEST_BYTES, ErrorCode, ProtocolError
+from elasticjob.rendezvous.protocol import MAX_REQUEST_BYTES, PROTOCOL_HEADER, ErrorCode, ProtocolError
 
 MAX_HEAD = 32 * 1024
 """Most bytes of a request before its body; a token may have half of them."""
+MAX_HEADERS = 64
 END_OF_HEAD = b"\r\n\r\n"
 
 _REQUEST_LINE = re.compile(r"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.([01])")
 # Patterns that read what a stranger sends must not be able to read it in two ways: that would take quadratic time.
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_SINGLE = frozenset({"content-length", "authorization", "host"})
+_READ = _SINGLE | {"accept-encoding", "connection", "expect", "transfer-encoding", PROTOCOL_HEADER.lower()}
+"""Headers that mean something here. No others are kept: a connection costs what its request costs."""
 _LENGTH = re.compile(r"[0-9]{1,12}")
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """A request without its body. Names of headers are in lower case."""
+    """A request without its body. Names of headers are in lower case; those that nobody reads are left out."""
 
     method: str
     target: str
@@ -68,14 +72,16 @@ def read_head(block: bytes) -> Head:
 
 
 def _headers_of(lines: list[str]) -> dict[str, str]:
+    if len(lines) > MAX_HEADERS:
+        raise _invalid(f"a request may have {MAX_HEADERS} headers, this one has {len(lines)}")
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon or _NAME.fullmatch(name) is None or (not value.isprintable() and _CONTROL.search(value)):
             raise _invalid("a header is malformed")
         name, value = name.lower(), value.strip(" \t")
-        if headers.setdefault(name, value) != value:
-            if name in ("content-length", "authorization", "host"):
+        if name in _READ and headers.setdefault(name, value) != value:
+            if name in _SINGLE:
                 raise _invalid(f"the header {name} is there twice")
             headers[name] = f"{headers[name]}, {value}"
     return headers

@@ -9,13 +9,25 @@ from elasticjob.rendezvous.protocol import ErrorCode, ProtocolError
 
 def test_a_request_is_read() -> None:
     head = read_head(
-        b"POST /v1/runs/r/join?wait=2 HTTP/1.1\r\nHost: a\r\nContent-Length:  12 \r\nX-Twice: a\r\nx-twice: b\r\n"
-        b"Expect: 100-Continue"
+        b"POST /v1/runs/r/join?wait=2 HTTP/1.1\r\nHost: a\r\nContent-Length:  12 \r\n"
+        b"Accept-Encoding: br\r\naccept-encoding: gzip\r\nExpect: 100-Continue"
     )
     assert (head.method, head.target, head.length) == ("POST", "/v1/runs/r/join?wait=2", 12)
-    assert head.headers["x-twice"] == "a, b"
+    assert head.headers["accept-encoding"] == "br, gzip"
     assert head.keeps_alive
     assert head.expects_continue
+
+
+def test_a_connection_keeps_no_more_headers_than_are_read() -> None:
+    lines = "".join(f"\r\nx-{number}: a" for number in range(62))
+    head = read_head(f"GET / HTTP/1.1\r\nHost: a{lines}\r\nAuthorization: Bearer a".encode())
+    assert head.headers == {"host": "a", "authorization": "Bearer a"}
+
+
+def test_a_request_with_very_many_headers_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="may have 64 headers, this one has 65") as refused:
+        read_head(b"GET / HTTP/1.1" + b"\r\na:" * 65)
+    assert refused.value.code is ErrorCode.INVALID
 
 
 @pytest.mark.parametrize(
