@@ -28,6 +28,7 @@ from elasticjob.rendezvous.protocol import ErrorCode
 HALVES = ("controller", "watch", "rendezvous")
 EVENT_TYPES = ("Normal", "Warning")
 DROP_CAUSES = ("queue-full", "rate", "not-leader")
+STALE_CALLS = ("heartbeat", "leave")
 RESULTS = ("done", "failed", "error", "not-leader")
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -114,6 +115,12 @@ class Metrics:
             ["code"],
             registry=self.registry,
         )
+        self.stale_calls = Counter(
+            "elasticjob_rendezvous_stale_calls",
+            "Calls of nodes that are not in the newest round: heartbeats answered so, and farewells ignored.",
+            ["call"],
+            registry=self.registry,
+        )
         self.connections_refused = Counter(
             "elasticjob_rendezvous_connections_refused",
             "Connections closed for being too many.",
@@ -177,6 +184,7 @@ class Metrics:
         _begin(self.events_dropped, product(EVENT_TYPES, DROP_CAUSES))
         _begin(self.half_restarts, product(HALVES))
         _begin(self.calls_refused, ((code.value,) for code in ErrorCode))
+        _begin(self.stale_calls, product(STALE_CALLS))
         _begin(self.connections_cut, ((cut.value,) for cut in Cut))
         _begin(self.rounds, ((opening.value,) for opening in Opening))
         _begin(self.loss_silence, ((detector.value,) for detector in Detector))

@@ -5,6 +5,7 @@ from elasticjob.operator.metrics import Metrics
 LABELLED = [
     'elasticjob_rendezvous_rounds_total{cause="loss"}',
     'elasticjob_rendezvous_calls_refused_total{code="fenced"}',
+    'elasticjob_rendezvous_stale_calls_total{call="leave"}',
     'elasticjob_rendezvous_connections_cut_total{cause="tls"}',
     'elasticjob_half_restarts_total{half="rendezvous"}',
     'elasticjob_events_posted_total{type="Warning"}',

@@ -218,6 +218,8 @@ class Host:
         """
         run, coordinator = self._serving(run_id)
         answer = self._beat(run, lambda: coordinator.heartbeat(pod_uid, request, self._clock()))
+        if answer.evicted:
+            self._metrics.stale_calls.labels("heartbeat").inc()
         wait = min(request.wait, coordinator.longest_hold)
         if wait <= 0 or not answer.tells_nothing or self._calls.is_full(run):
             return answer
@@ -230,7 +232,8 @@ class Host:
     def leave(self, run_id: str, pod_uid: str, request: LeaveRequest) -> None:
         """Note that a node leaves."""
         run, coordinator = self._serving(run_id)
-        self._call(run, lambda: coordinator.leave(pod_uid, request, self._clock()))
+        if not self._call(run, lambda: coordinator.leave(pod_uid, request, self._clock())):
+            self._metrics.stale_calls.labels("leave").inc()
 
     def publish(self, run_id: str, pod_uid: str, round: int, request: EndpointRequest) -> None:
         """Note where the store of a round's rank 0 listens."""

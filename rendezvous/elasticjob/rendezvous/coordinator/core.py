@@ -194,16 +194,22 @@ class Coordinator:
         self._release_beats([uid])
         self._beats[uid] = waiter
 
-    def leave(self, uid: str, request: LeaveRequest, now: float) -> None:
-        """A node leaves. Never closes the run; late and repeated calls do nothing."""
+    def leave(self, uid: str, request: LeaveRequest, now: float) -> bool:
+        """A node leaves. Never closes the run; late and repeated calls do nothing.
+
+        Returns:
+            False if the call is ignored since its pod is dead or not known, or another agent has replaced the caller.
+        """
+        if self.closed is not None:
+            return True
         session = self._members.sessions.get(uid)
-        if self.closed is not None or session is None or session.incarnation not in (None, request.incarnation):
-            return
+        if session is None or session.incarnation not in (None, request.incarnation):
+            return False
         self._release_beats([uid])
         session.adopt(request.incarnation)
         self._members.reported(uid)
         if self._has_left(session, request, now):
-            return
+            return True
         waiter = session.stop_joining()
         if waiter is not None:
             self._effect(Answer(waiter=waiter, result=self._members.waiting("this node has left", now)))
@@ -217,6 +223,7 @@ class Coordinator:
             session.left_round = request.round
         # What follows is decided by the next tick, which is due now: nodes that leave together are looked at once.
         self._members.advance_soon(now)
+        return True
 
     def publish(self, uid: str, round: int, request: EndpointRequest, now: float) -> None:
         """Rank 0 says where its store for the round listens."""

@@ -12,7 +12,15 @@ from elasticjob.operator.hosting import state as state_module
 from elasticjob.operator.hosting.host import HostLimits
 from elasticjob.rendezvous.encoding import decode, encode
 from elasticjob.rendezvous.orders import CloseReason, RunState
-from elasticjob.rendezvous.protocol import ErrorCode, HeartbeatRequest, JoinFormed, JoinRequest, ProtocolError
+from elasticjob.rendezvous.protocol import (
+    ErrorCode,
+    HeartbeatRequest,
+    JoinFormed,
+    JoinRequest,
+    LeaveOutcome,
+    LeaveRequest,
+    ProtocolError,
+)
 from elasticjob.rendezvous.state import State
 from tests.unit.operator.hosted import RUN, Cell, Hosted, Setting, node, orders, serving, unreachable
 
@@ -94,6 +102,22 @@ async def test_members_and_losses_are_counted() -> None:
         count = "elasticjob_rendezvous_loss_silence_seconds_count"
         assert setting.metrics.registry.get_sample_value(count, {"detector": "pod watch"}) == 1
         assert setting.metrics.registry.get_sample_value(count, {"detector": "keep-alive"}) == 0
+
+
+async def test_calls_of_an_earlier_generation_are_counted() -> None:
+    setting = Setting()
+    async with serving(setting, orders(2)) as hosted:
+        await form(hosted, 2)
+        calls = [hosted.direct_join(RUN, uid, request(round=1)) for uid in ("uid-0", "uid-1")]
+        await asyncio.gather(*calls)
+        for round in (1, 2):
+            await hosted.direct_heartbeat(RUN, "uid-0", HeartbeatRequest(incarnation="a", round=round))
+        for uid, incarnation in (("uid-0", "old"), ("uid-9", "a"), ("uid-1", "a"), ("uid-1", "a")):
+            leave = LeaveRequest(incarnation=incarnation, round=2, outcome=LeaveOutcome.LEFT)
+            hosted.host.leave(RUN, uid, leave)
+    lines = setting.metrics.render().decode().splitlines()
+    assert 'elasticjob_rendezvous_stale_calls_total{call="heartbeat"} 1.0' in lines
+    assert 'elasticjob_rendezvous_stale_calls_total{call="leave"} 2.0' in lines
 
 
 async def test_a_lost_pod_reaches_survivors_by_orders() -> None:
