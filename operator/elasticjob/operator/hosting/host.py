@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from elasticjob.operator.hosting.calls import HangUp, HeldCalls
+from elasticjob.operator.hosting.erased import Erased
 from elasticjob.operator.hosting.notes import Gone, Note, Notes
 from elasticjob.operator.hosting.records import Recorder, Sink
 from elasticjob.operator.hosting.state import Answered, BackendFactory, Run, StateKeeper, Told
@@ -112,6 +113,7 @@ class Host:
         self._dormant: dict[str, Run] = {}
         """Runs without nodes whose job is still there, and whose state is to be erased with it."""
         self._run_of_pod: dict[str, str] = {}
+        self._erased = Erased()
         self._timers = Timers(self._tick, clock=clock)
         self._calls = HeldCalls(most=self._limits.held_calls, carry_out=self._carry_out, clock=clock)
         self._views = Views(epoch=epoch, on_change=on_change, clock=clock)
@@ -186,7 +188,7 @@ class Host:
             ProtocolError: `forbidden`, if it is another run's, or of another namespace.
         """
         run = self._runs.get(run_id)
-        owner = self._run_of_pod.get(pod_uid, run_id)
+        owner = self._run_of_pod.get(pod_uid) or self._erased.run_of(pod_uid) or run_id
         if owner != run_id or (run is not None and run.orders.namespace != namespace):
             self._note_misdirected(owner, pod_uid, run_id)
             raise ProtocolError(
@@ -252,7 +254,7 @@ class Host:
     def _serving(self, run_id: str) -> tuple[Run, Coordinator]:
         run = self._runs.get(run_id)
         if run is None:
-            raise ProtocolError(ErrorCode.UNKNOWN_RUN, f"run {run_id} is not known here (yet)")
+            raise self._erased.refusal(run_id)
         if run.is_silent or run.coordinator is None:
             why = _REPLACED if run.is_silent else run.error or "the state of the run is being read"
             raise ProtocolError(ErrorCode.NOT_READY, shorten(why))
@@ -321,6 +323,8 @@ class Host:
     def _drop(self, run_id: str, gone: Gone | None) -> None:
         run = self._runs.pop(run_id, None)
         self._views.drop(run_id)
+        if gone is not None:
+            self._erased.add(gone.orders if run is None else run.orders)
         if run is None:
             if gone is not None:
                 # One that never ran under this leader, suspended or finished, may have a state all the same.
@@ -333,7 +337,7 @@ class Host:
             self._dormant[run_id] = Run(orders=run.orders, store=run.store, access=run.access)
         for uid in run.orders.nodes:
             self._run_of_pod.pop(uid, None)
-        self._calls.release(run, ProtocolError(ErrorCode.UNKNOWN_RUN, f"run {run_id} is gone"))
+        self._calls.release(run, self._erased.refusal(run_id))
 
     # -- effects
 

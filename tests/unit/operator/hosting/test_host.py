@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from elasticjob.operator.hosting import erased
 from elasticjob.operator.hosting import state as state_module
 from elasticjob.operator.hosting.host import HostLimits
 from elasticjob.rendezvous.encoding import decode, encode
@@ -22,7 +23,7 @@ from elasticjob.rendezvous.protocol import (
     ProtocolError,
 )
 from elasticjob.rendezvous.state import State
-from tests.unit.operator.hosted import RUN, Cell, Hosted, Setting, node, orders, serving, unreachable
+from tests.unit.operator.hosted import RUN, Cell, Hosted, Setting, join_body, node, orders, serving, unreachable
 
 
 def request(**changes: object) -> JoinRequest:
@@ -357,6 +358,33 @@ async def test_a_forgotten_run_is_unknown_and_its_callers_are_told() -> None:
             await call
         assert refused.value.code is ErrorCode.UNKNOWN_RUN
         assert hosted.host.view(RUN) is None
+
+
+async def test_what_is_left_of_a_job_that_is_gone_is_refused_for_good() -> None:
+    async with serving(None, orders(2)) as hosted:
+        await taken_over(hosted)
+        call = asyncio.create_task(hosted.join("uid-0", wait=30))
+        await hosted.viewed(lambda view: view.waiting)
+        hosted.host.erase(orders(2))
+        anew = {"uid-new": node(0, uid="uid-new")}
+        hosted.host.apply(replace(orders(1), run_id="anew", nodes=anew))
+        status, body = await call
+        assert (status, body["closed"]["reason"]) == (410, "Deleted")
+        status, body = await hosted.join("uid-0")
+        assert (status, body["closed"]["reason"]) == (410, "Deleted")
+        status, body = await hosted.call("POST", "/v1/runs/anew/join", join_body(), uid="uid-0")
+        assert (status, body["error"]["code"]) == (403, "forbidden")
+
+
+def test_the_runs_of_jobs_that_are_gone_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(erased, "MAX_RUNS", 2)
+    monkeypatch.setattr(erased, "MAX_PODS", 1)
+    gone = erased.Erased()
+    for name in ("a", "b", "c"):
+        gone.add(replace(orders(1), run_id=name, nodes={f"uid-{name}": node(0, uid=f"uid-{name}")}))
+    codes = [gone.refusal(name).code for name in ("a", "b", "c")]
+    assert codes == [ErrorCode.UNKNOWN_RUN, ErrorCode.CLOSED, ErrorCode.CLOSED]
+    assert (gone.run_of("uid-b"), gone.run_of("uid-c")) == (None, "c")
 
 
 async def test_closing_answers_whoever_waits() -> None:
