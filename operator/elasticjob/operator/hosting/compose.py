@@ -78,6 +78,7 @@ class ServerParts:
         address: Address to listen on; None for all.
         clock: Tells the time of day for certificates.
         trust: If given, the server speaks TLS with certificates of its own, and publishes here whom to trust.
+        renewal_interval: Seconds between two looks at the certificates.
     """
 
     metrics: Metrics
@@ -85,6 +86,7 @@ class ServerParts:
     address: str | None = None
     clock: Clock = field(default_factory=SystemClock)
     trust: Trust | None = None
+    renewal_interval: float = RENEWAL_INTERVAL
 
 
 class HostedRendezvous:
@@ -184,11 +186,14 @@ class HostedRendezvous:
     async def _renew(self, tls: TlsKeeper) -> None:
         assert self._parts.trust is not None
         while True:
-            await asyncio.sleep(RENEWAL_INTERVAL)
+            await asyncio.sleep(self._parts.renewal_interval)
             try:
                 await tls.ensure()
             except ClusterError as error:
                 log.warning("The certificates of the rendezvous could not be looked at: %s", error)
+            except Exception:
+                # Whatever it is may pass; a renewal that has ended lets the certificates run out.
+                log.exception("The certificates of the rendezvous could not be renewed")
             self._parts.trust.publish(tls.bundle)
 
     async def _until_told(self, stop: asyncio.Event) -> None:

@@ -5,22 +5,22 @@ and nothing else in the cluster is needed for it. `renewed` is the pure decision
 
 Rotation never breaks a running pod: pods get the whole bundle of authorities when they are made, the next authority
 is in the bundle long before it signs anything, and the serving certificate is replaced when two thirds of its life are
-over. Private keys are elliptic (P-256) and never leave the Secret and this process.
+over. A Secret that is deleted or damaged is written again by the leader that holds its content: a new authority would
+cut off every running pod. Private keys are elliptic (P-256) and never leave the Secret and this process.
 """
 
 import base64
-import binascii
 import contextlib
 import ipaddress
 import os
 import ssl
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -42,6 +42,17 @@ BACKDATE = timedelta(hours=1)
 _ATTEMPTS = 5
 _AUTHORITIES_CRT, _AUTHORITIES_KEY, _SERVING_CRT, _SERVING_KEY = "ca.crt", "ca.key", "tls.crt", "tls.key"
 _PEM_END = b"-----END EC PRIVATE KEY-----\n"
+_UNUSABLE = (
+    ValueError,
+    TypeError,
+    AttributeError,
+    KeyError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
+"""What reading foreign keys and certificates raises."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,14 +122,16 @@ def to_data(material: Material) -> dict[str, str]:
 
 def from_data(data: object) -> Material:
     """Read the data of the Secret. What cannot be read is left out, and so is made anew."""
-    with contextlib.suppress(ValueError, TypeError, AttributeError, KeyError, binascii.Error):
-        values = {name: base64.b64decode(text, validate=True) for name, text in dict(data).items()}  # type: ignore[call-overload]
-        certificates = x509.load_pem_x509_certificates(values[_AUTHORITIES_CRT])
-        keys = [part + _PEM_END for part in values[_AUTHORITIES_KEY].split(_PEM_END) if part]
+    values = data if isinstance(data, Mapping) else {}
+    material = Material()
+    with contextlib.suppress(*_UNUSABLE):
+        certificates = x509.load_pem_x509_certificates(_decoded(values[_AUTHORITIES_CRT]))
+        keys = [part + _PEM_END for part in _decoded(values[_AUTHORITIES_KEY]).split(_PEM_END) if part]
         authorities = tuple(_pair(cert, key) for cert, key in zip(certificates, keys, strict=True))
-        serving = _pair(x509.load_pem_x509_certificate(values[_SERVING_CRT]), values[_SERVING_KEY])
-        return Material(authorities=authorities, serving=serving)
-    return Material()
+        material = Material(authorities=authorities)
+        serving = _pair(x509.load_pem_x509_certificate(_decoded(values[_SERVING_CRT])), _decoded(values[_SERVING_KEY]))
+        material = replace(material, serving=serving)
+    return material
 
 
 class TlsKeeper:
@@ -171,10 +184,10 @@ class TlsKeeper:
             found: Body | None = await self._cluster.get(SECRETS, namespace=self._namespace, name=self._name)
         except NotFound:
             found = None
-        held = Material() if found is None else from_data(found.get("data"))
-        wanted = renewed(held, self._names, self._wall())
-        if wanted is held:
-            return held
+        stored = Material() if found is None else from_data(found.get("data"))
+        wanted = renewed(stored if stored.authorities else self._material, self._names, self._wall())
+        if wanted is stored:
+            return stored
         if found is None:
             await self._cluster.create(SECRETS, self._body(wanted), namespace=self._namespace)
         else:
@@ -203,6 +216,10 @@ class TlsKeeper:
             os.unlink(path)  # noqa: PTH108 - a path of the standard library
 
 
+def _decoded(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
+
+
 def _pair(certificate: x509.Certificate, key_pem: bytes) -> Pair:
     key = serialization.load_pem_private_key(key_pem, None)
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
@@ -214,7 +231,7 @@ def _fits(serving: Pair, signer: Pair, names: Sequence[str]) -> bool:
     try:
         serving.certificate.verify_directly_issued_by(signer.certificate)
         extension = serving.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
-    except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+    except (*_UNUSABLE, InvalidSignature, x509.ExtensionNotFound):
         return False
     return set(extension.value) >= set(_alternative_names(names))
 
