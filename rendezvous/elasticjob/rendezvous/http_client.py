@@ -31,6 +31,7 @@ MAX_TOKEN_BYTES = 64 * 1024
 MAX_HEAD_BYTES = 64 * 1024
 """Room for what comes before the body of an answer."""
 
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
 _DEAD_CONNECTION = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ConnectionAbortedError)
 
 
@@ -84,7 +85,8 @@ class HttpClient:
             return self._call(method, path, body, deadline)
         except (OSError, ValueError, http.client.HTTPException) as error:
             self.close()
-            raise HttpCallError(f"{method} {self._endpoint}{path}: {_cause(error)}") from error
+            hint = "" if self._endpoint.tls else _hint(error)
+            raise HttpCallError(f"{method} {self._endpoint}{path}: {_cause(error)}{hint}") from error
         except BaseException:
             # An exception from a signal handler leaves half an answer in the connection.
             self.close()
@@ -308,5 +310,12 @@ def _read_token(path: Path) -> str:
 
 
 def _cause(error: BaseException) -> str:
-    text = str(error)
-    return text if text else type(error).__name__
+    text = str(error) or type(error).__name__
+    if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
+        return f"the server does not speak TLS, or none that is known here: {text}"
+    return text
+
+
+def _hint(error: BaseException) -> str:
+    """What may be behind an error on a connection without TLS: a server with TLS hangs up or answers in bytes."""
+    return " (or does the server speak TLS?)" if isinstance(error, http.client.BadStatusLine) else ""

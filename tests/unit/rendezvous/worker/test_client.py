@@ -1,10 +1,11 @@
 """Joining rounds of a hosted rendezvous."""
 
+import socket
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -236,6 +237,47 @@ def test_leaving_does_not_wait_for_a_heartbeat_that_hangs(server: FakeServer, cl
     started = time.monotonic()
     assert client.leave(LeaveOutcome.LEFT, timeout=5.0)
     assert time.monotonic() - started < 2.0
+
+
+def test_leaving_ends_in_time_when_nobody_answers(server: FakeServer, client: HostedRendezvousClient) -> None:
+    client.join()
+    server.wait_for("heartbeat", 1)
+    server.fail(*[3.0] * 20)
+    started = time.monotonic()
+    assert client.leave(LeaveOutcome.LEFT, timeout=0.5) is False
+    assert time.monotonic() - started < 1.5
+
+
+def test_leaving_ends_in_time_when_the_server_is_gone(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "LEAST_PATIENCE_SECONDS", 0.0)
+    nobody = ServerEndpoint(host="127.0.0.1", port=1)
+    client = HostedRendezvousClient(endpoint=nobody, run_id="r", address="10.0.0.1", join_timeout=0.1)
+    with pytest.raises(RendezvousConnectionError):
+        client.join()
+    started = time.monotonic()
+    assert client.leave(LeaveOutcome.LEFT, timeout=0.5) is False
+    assert time.monotonic() - started < 1.5
+
+
+def test_a_name_that_begins_to_resolve_while_a_join_waits_is_found(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_up, asked = socket.getaddrinfo, 0
+
+    def late(host: str, *arguments: Any, **options: Any) -> Any:
+        nonlocal asked
+        assert host == "digits-operator.example"
+        asked += 1
+        if asked <= 3:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return look_up("127.0.0.1", *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", late)
+    endpoint = ServerEndpoint(host="digits-operator.example", port=server.endpoint.port)
+    client = HostedRendezvousClient(endpoint=endpoint, run_id="run-1", address="10.0.0.1")
+    assert client.join().round == 1
+    assert asked >= 4
+    assert client.leave(LeaveOutcome.SUCCEEDED)
 
 
 def test_leaving_leaves_no_connection_open(server: FakeServer, client: HostedRendezvousClient) -> None:

@@ -226,8 +226,15 @@ def test_an_ipv6_server_is_called_with_brackets_in_the_host_header(connect: Conn
 
 def test_a_server_without_tls_behind_an_https_endpoint_is_a_call_error(connect: Connect, server: FakeServer) -> None:
     endpoint = ServerEndpoint(host="127.0.0.1", port=server.endpoint.port, tls=True)
-    with pytest.raises(HttpCallError, match=r"https://127\.0\.0\.1"):
+    with pytest.raises(HttpCallError, match=r"https://127\.0\.0\.1.*the server does not speak TLS"):
         connect(endpoint).call("GET", "/x", timeout=5)
+
+
+def test_a_server_with_tls_behind_an_http_endpoint_is_a_call_error(connect: Connect, tmp_path: Path) -> None:
+    with serving(FakeServer()) as server:
+        _speak_tls(server, Authority("ca"), tmp_path)
+        with pytest.raises(HttpCallError, match=r"http://127\.0\.0\.1.*does the server speak TLS"):
+            connect(server.endpoint).call("POST", HEARTBEAT, BEAT, timeout=5)
 
 
 def test_a_rotated_authority_is_trusted_from_the_next_connection_on(connect: Connect, tmp_path: Path) -> None:
