@@ -318,4 +318,5 @@ def _cause(error: BaseException) -> str:
 
 def _hint(error: BaseException) -> str:
     """What may be behind an error on a connection without TLS: a server with TLS hangs up or answers in bytes."""
-    return " (or does the server speak TLS?)" if isinstance(error, http.client.BadStatusLine) else ""
+    hung_up = isinstance(error, (http.client.BadStatusLine, *_DEAD_CONNECTION))
+    return " (or does the server speak TLS?)" if hung_up else ""
