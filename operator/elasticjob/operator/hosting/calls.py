@@ -2,13 +2,14 @@
 
 A held call waits under a number, the waiter. The coordinator knows the number, and whoever carries out its effects
 answers by it; a call whose time is over, or whose caller has hung up, is taken back from the coordinator. How many are
-held is bounded, for each run and for all. Callers are told together in a later turn of the loop, so that nobody calls
-again while the effects of a coordinator are being carried out.
+held is bounded, for each pod, for each run and for all. Callers are told together in a later turn of the loop, so that
+nobody calls again while the effects of a coordinator are being carried out.
 """
 
 import asyncio
 import itertools
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,9 @@ from elasticjob.rendezvous.coordinator import Answer, Waiter, WaitResult
 from elasticjob.rendezvous.protocol import ErrorCode, ProtocolError
 
 log = logging.getLogger(__name__)
+
+MAX_OF_POD = 4
+"""How many calls of one pod are held: it needs one, and each of a broken connection may last for its time."""
 
 HangUp = Callable[[], None]
 """Told when a caller does not wait any more; does nothing if it is answered."""
@@ -48,11 +52,15 @@ class HeldCalls:
         self._waiters = itertools.count(1)
         self._polls = Batches()
         self._told: list[_Told] = []
+        self._pods: dict[Waiter, str] = {}
+        self._of_pod: Counter[str] = Counter()
         self.count = 0
         """How many are held now."""
 
-    def is_full(self, run: Run) -> bool:
-        """Whether no further call of the run is held open."""
+    def is_full(self, run: Run, pod_uid: str) -> bool:
+        """Whether no further call of the pod is held open."""
+        if self._of_pod[pod_uid] >= MAX_OF_POD:
+            return True
         return self.count >= self._most or len(run.held) > 4 * len(run.orders.nodes) + 16
 
     def hold(self, run: Run, pod_uid: str, wait: float, call: Callable[[Waiter], None], answered: Answered) -> HangUp:
@@ -66,10 +74,13 @@ class HeldCalls:
         Raises:
             ProtocolError: The call is refused; `overloaded`, if too many are held.
         """
-        if self.is_full(run):
-            raise ProtocolError(ErrorCode.OVERLOADED, f"{len(run.held)} calls of this run are held open")
+        if self.is_full(run, pod_uid):
+            message = f"{len(run.held)} calls of this run are held open, {self._of_pod[pod_uid]} of them of this pod"
+            raise ProtocolError(ErrorCode.OVERLOADED, message)
         waiter = next(self._waiters)
         run.held[waiter] = answered
+        self._pods[waiter] = pod_uid
+        self._of_pod[pod_uid] += 1
         self.count += 1
         try:
             call(waiter)
@@ -97,6 +108,10 @@ class HeldCalls:
         answered = run.held.pop(waiter, None)
         if answered is not None:
             self.count -= 1
+            pod_uid = self._pods.pop(waiter)
+            self._of_pod[pod_uid] -= 1
+            if not self._of_pod[pod_uid]:
+                del self._of_pod[pod_uid]
         return answered
 
     def _end(self, run: Run, waiter: Waiter, result: WaitResult) -> None:

@@ -223,7 +223,7 @@ class Host:
         if answer.evicted:
             self._metrics.stale_calls.labels("heartbeat").inc()
         wait = min(request.wait, coordinator.longest_hold)
-        if wait <= 0 or not answer.tells_nothing or self._calls.is_full(run):
+        if wait <= 0 or not answer.tells_nothing or self._calls.is_full(run, pod_uid):
             return answer
 
         def call(waiter: Waiter) -> None:

@@ -15,6 +15,7 @@ from elasticjob.rendezvous.encoding import decode, encode
 from elasticjob.rendezvous.orders import CloseReason, RunState
 from elasticjob.rendezvous.protocol import (
     ErrorCode,
+    HeartbeatAnswer,
     HeartbeatRequest,
     JoinFormed,
     JoinRequest,
@@ -409,6 +410,27 @@ async def test_held_calls_are_bounded() -> None:
         assert hosted.host.refusals["overloaded"] == 1
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
+
+
+async def test_a_heartbeat_that_cannot_be_held_is_answered_at_once() -> None:
+    async with serving(Setting(limits=HostLimits(held_calls=2)), orders(2)) as hosted:
+        await form(hosted, 2)
+        hosted.host.endpoint(RUN, "uid-1", 1, wait=20, answered=print)
+        waits = HeartbeatRequest(incarnation="a", round=1, wait=4.0)
+        calls = [hosted.host.heartbeat(RUN, uid, waits, answered=print) for uid in ("uid-1", "uid-0")]
+        assert [isinstance(call, HeartbeatAnswer) for call in calls] == [False, True]
+
+
+async def test_one_pod_cannot_take_all_calls_that_may_be_held() -> None:
+    async with serving(None, orders(2)) as hosted:
+        await form(hosted, 2)
+        hang_ups = [hosted.host.endpoint(RUN, "uid-1", 1, wait=20, answered=print) for _ in range(4)]
+        with pytest.raises(ProtocolError, match="4 of them of this pod") as refused:
+            hosted.host.endpoint(RUN, "uid-1", 1, wait=20, answered=print)
+        assert refused.value.code is ErrorCode.OVERLOADED
+        hang_ups += [hosted.host.endpoint(RUN, "uid-0", 1, wait=20, answered=print)]
+        hang_ups[0]()
+        hosted.host.endpoint(RUN, "uid-1", 1, wait=20, answered=print)
 
 
 async def test_membership_is_recorded_and_heartbeats_are_not() -> None:
