@@ -9,6 +9,7 @@ from elasticjob.rendezvous.wire import (
     MAX_MESSAGE,
     MAX_NAME,
     MAX_ROUND,
+    MAX_SECONDS,
     MAX_WAIT_SECONDS,
     Json,
     invalid,
@@ -172,7 +173,9 @@ def join_answer_from_json(value: object) -> JoinAnswer:
         joined=read_integer(fields, "joined", low=0, high=MAX_ROUND),
         expected=read_integer(fields, "expected", low=0, high=MAX_ROUND),
         min_nodes=read_integer(fields, "min", low=0, high=MAX_ROUND),
-        deadline_seconds=None if deadline is None else read_number(fields, "deadlineSeconds", low=0.0, high=1e9),
+        deadline_seconds=None
+        if deadline is None
+        else read_number(fields, "deadlineSeconds", low=0.0, high=MAX_SECONDS),
         message=read_text(fields, "message", limit=MAX_ANSWER_BYTES, default=""),
     )
 

@@ -26,6 +26,7 @@ from elasticjob.rendezvous.wire import (
     MAX_MESSAGE,
     MAX_NAME,
     MAX_ROUND,
+    MAX_SECONDS,
     MAX_WAIT_SECONDS,
     Closed,
     ErrorCode,
@@ -180,7 +181,7 @@ class HeartbeatAnswer:
             waiting=read_integer(fields, "waiting", low=0, high=MAX_ROUND),
             closed=None if closed is None else Closed.from_json(closed),
             evicted=evicted,
-            interval_seconds=read_number(fields, "intervalSeconds", low=0.0, high=1e6, default=5.0),
+            interval_seconds=read_number(fields, "intervalSeconds", low=0.0, high=MAX_SECONDS, default=5.0),
         )
 
 

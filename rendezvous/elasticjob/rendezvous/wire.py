@@ -19,6 +19,8 @@ MAX_INCARNATION = 64
 MAX_ROUND = 2**31 - 1
 MAX_WAIT_SECONDS = 30.0
 """Longest time that a long poll is held."""
+MAX_SECONDS = 2.0**32
+"""Longest time that is told to workers; a job may order any of up to 2**31 - 1 seconds, and two of them in a row."""
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """Largest answer a worker reads: some 60,000 members."""
 

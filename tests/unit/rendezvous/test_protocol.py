@@ -193,3 +193,11 @@ def test_no_bytes_make_a_reader_fail_otherwise(body: bytes) -> None:
 def test_a_shortened_message_always_fits(text: str) -> None:
     request = LeaveRequest(incarnation="a", round=0, outcome=LeaveOutcome.LEFT, message=shorten(text))
     assert parse(dumps(request.to_json()), LeaveRequest.from_json) == request
+
+
+def test_the_longest_times_that_a_job_may_order_can_be_told() -> None:
+    longest = 2.0**31 - 1
+    beat = HeartbeatAnswer(round=1, interval_seconds=longest)
+    assert HeartbeatAnswer.from_json(beat.to_json()) == beat
+    waiting = JoinWaiting(joined=1, expected=2, min_nodes=2, deadline_seconds=2 * longest)
+    assert join_answer_from_json(waiting.to_json()) == waiting
