@@ -10,7 +10,7 @@ Invariants:
 - No effect of a coordinator is carried out twice or out of order.
 - A heartbeat costs no I/O, no task and no timer.
 - A run whose state is corrupt is shown as failed, is not served and is never overwritten; it is read again from time to
-  time, so that a repaired object heals it.
+  time for as long as the operator keeps the run: it ends the job when it sees the failure.
 """
 
 import contextlib
