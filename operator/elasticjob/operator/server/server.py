@@ -194,7 +194,7 @@ class RendezvousHttpServer:
         run_id, rest = call.path
         self._host.authorize(run_id, namespace=caller.namespace, pod_uid=caller.pod_uid)
         handler = self._handlers.get((call.head.method, rest[-1]))
-        if handler is None or len(rest) not in (1, 3):
+        if handler is None or len(rest) != (3 if rest[-1] == "endpoint" else 1):
             raise _no_such_call()
         return handler(call, caller, reply)
 

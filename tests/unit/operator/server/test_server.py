@@ -122,6 +122,7 @@ async def test_a_closed_run_says_why() -> None:
         ({"path": f"/v1/runs/{RUN}/dance"}, 400, "invalid"),
         ({"path": f"/v1/runs/{RUN}"}, 400, "invalid"),
         ({"path": "/"}, 400, "invalid"),
+        ({"path": f"/v1/runs/{RUN}/rounds/1/join"}, 400, "invalid"),
         ({"path": f"/v1/runs/{RUN}/a/b/c/join"}, 400, "invalid"),
         ({"method": "DELETE"}, 400, "invalid"),
         ({"method": "GET", "path": f"/v1/runs/{RUN}/rounds/-1/endpoint"}, 400, "invalid"),
