@@ -147,8 +147,8 @@ class Driver:
         self._carry_out()
         self.tick()
 
-    def publish(self, uid: str, round: int, *, port: int = 29500) -> None:
-        request = EndpointRequest(incarnation="a", endpoint=Endpoint(address="10.0.0.1", port=port))
+    def publish(self, uid: str, round: int, *, port: int = 29500, incarnation: str = "a") -> None:
+        request = EndpointRequest(incarnation=incarnation, endpoint=Endpoint(address="10.0.0.1", port=port))
         try:
             self.coordinator.publish(uid, round, request, self.now)
         finally:

@@ -70,6 +70,23 @@ def test_the_time_that_the_leader_itself_stood_still_counts_against_nobody() -> 
     assert driver.state() is RunState.FORMED
 
 
+def test_the_held_call_of_a_node_that_is_given_up_is_answered() -> None:
+    driver = Driver(2, min_nodes=2)
+    waiter = driver.join("uid-0")
+    driver.wait(34)
+    driver.now += 1.5
+    driver.tick()
+    assert driver.answers or waiter
+    assert isinstance(driver.answers[waiter], JoinWaiting)
+
+
+def test_the_time_that_the_leader_stood_still_counts_against_nobody_if_orders_come_first() -> None:
+    driver = formed()
+    driver.now += 60
+    driver.order(join_timeout=601.0)
+    assert driver.state() is RunState.FORMED
+
+
 def test_a_joiner_that_stops_polling_is_dropped_from_the_open_round() -> None:
     driver = Driver(3, min_nodes=2)
     driver.join("uid-0", wait=30)
@@ -339,6 +356,13 @@ def test_a_new_agent_in_the_same_pod_replaces_the_old_one_at_once() -> None:
     assert driver.coordinator.view(driver.now).worker_failures == 0
 
 
+def test_after_a_change_of_the_leader_only_one_agent_of_a_pod_is_left_in_peace() -> None:
+    driver = Driver(3, state=formed().stored)
+    assert not driver.beat("uid-1", round=1).evicted
+    assert driver.beat("uid-1", round=1, incarnation="b").evicted
+    assert not driver.beat("uid-1", round=1).evicted
+
+
 def test_a_replacement_may_join_while_its_predecessor_is_terminating() -> None:
     driver = formed()
     driver.set_pods(facts(1, phase=NodePhase.DRAINING), facts(1, uid="uid-11"))
@@ -377,6 +401,30 @@ def test_only_rank_0_may_say_where_it_listens() -> None:
     with pytest.raises(ProtocolError) as refused:
         driver.publish("uid-1", 1)
     assert refused.value.code is ErrorCode.FORBIDDEN
+
+
+def test_another_agent_of_the_pod_of_rank_0_may_not_say_where_it_listens() -> None:
+    driver = formed()
+    driver.beat("uid-0")
+    with pytest.raises(ProtocolError) as refused:
+        driver.publish("uid-0", 1, incarnation="b")
+    assert refused.value.code is ErrorCode.STALE_ROUND
+
+
+def test_a_node_outside_the_round_is_not_told_where_rank_0_listens() -> None:
+    driver = formed()
+    driver.publish("uid-0", 1)
+    driver.set_pods(facts(3))
+    with pytest.raises(ProtocolError) as refused:
+        driver.await_endpoint("uid-3", 1)
+    assert refused.value.code is ErrorCode.STALE_ROUND
+
+
+def test_a_leader_that_knows_an_older_round_does_not_call_a_newer_one_stale() -> None:
+    driver = formed()
+    with pytest.raises(ProtocolError) as refused:
+        driver.await_endpoint("uid-1", 2)
+    assert refused.value.code is ErrorCode.NOT_READY
 
 
 def test_waiting_for_an_endpoint_ends_when_the_round_is_replaced() -> None:

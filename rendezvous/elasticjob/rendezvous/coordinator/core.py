@@ -106,6 +106,7 @@ class Coordinator:
     def follow(self, orders: RunOrders, now: float) -> None:
         """New orders replace the earlier ones."""
         if orders != self.orders:
+            self._excuse(now)
             self._members.follow(orders, now)
             self._refused &= orders.nodes.keys()
             self._release_beats([uid for uid in self._beats if not is_served(orders.nodes.get(uid))])
@@ -115,13 +116,18 @@ class Coordinator:
         due = self.next_deadline()
         if due is None or now < due:
             return
-        if now - due > STALL:
-            for session in self._members.sessions.values():
-                session.touch(now + self._members.window)
+        self._excuse(now)
         if self._members.is_calm(now):
             self._members.scan(now)
         else:
             self._members.advance(now)
+
+    def _excuse(self, now: float) -> None:
+        """The time for which this process stood still counts against no node."""
+        due = self.next_deadline()
+        if due is not None and now - due > STALL:
+            for session in self._members.sessions.values():
+                session.touch(now + self._members.window)
 
     def persisted(self, now: float) -> None:
         """The state that was to be stored is stored."""
@@ -300,6 +306,8 @@ class Coordinator:
             raise ProtocolError(ErrorCode.NOT_READY, message)
 
     def _refuse_other(self, round: int) -> None:
+        if self.round:
+            self._refuse_newer(round)
         if round != self.round or not round or not self._rounds.state.complete:
             raise ProtocolError(ErrorCode.STALE_ROUND, f"round {round} is not the newest, which is {self.round}")
 

@@ -332,7 +332,10 @@ class Membership:
             if waiter is not None:
                 self.effects.append(Answer(waiter=waiter, result=dead(session.pod)))
         elif loss.detector in (Detector.KEEP_ALIVE, Detector.LEFT):
-            session.stop_joining()
+            waiter = session.stop_joining()
+            if waiter is not None:
+                answer = self.waiting("this node was given up, since it did not call in time", now)
+                self.effects.append(Answer(waiter=waiter, result=answer))
         self.unreported.discard(uid)
         if was_inside:
             silence = max(0.0, now - session.alive_until + self.window)

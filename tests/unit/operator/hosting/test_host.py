@@ -25,6 +25,7 @@ from elasticjob.rendezvous.protocol import (
 )
 from elasticjob.rendezvous.state import State
 from tests.unit.operator.hosted import RUN, Cell, Hosted, Setting, join_body, node, orders, serving, unreachable
+from tests.unit.operator.world import UID, World
 
 
 def request(**changes: object) -> JoinRequest:
@@ -91,6 +92,15 @@ async def test_a_pod_that_calls_for_another_run_is_shown_until_it_calls_for_its_
         assert view.misdirected == {"uid-0": "my-run"}
         await form(hosted, 1)
         await hosted.viewed(lambda view: view.state is RunState.FORMED and not view.misdirected)
+
+
+async def test_a_pod_of_another_namespace_has_no_part_in_a_run() -> None:
+    async with serving(None, orders(1)) as hosted:
+        await taken_over(hosted)
+        hosted.host.authorize(RUN, namespace="train", pod_uid="uid-9")
+        with pytest.raises(ProtocolError) as refused:
+            hosted.host.authorize(RUN, namespace="elsewhere", pod_uid="uid-9")
+        assert refused.value.code is ErrorCode.FORBIDDEN
 
 
 async def test_members_and_losses_are_counted() -> None:
@@ -198,6 +208,11 @@ async def test_a_corrupt_state_fails_the_run_is_named_and_is_never_overwritten()
         with pytest.raises(ProtocolError) as refused:
             await hosted.direct_join(RUN, "uid-0", request())
         assert refused.value.code is ErrorCode.NOT_READY
+        world = World(replicas=1)
+        world.view = replace(view, run_id=UID)
+        world.settle()
+        assert world.condition("Failed")["message"] == view.failed
+        assert any(view.failed in event.message for event in world.events)
         hosted.host.apply(orders(1, close=CloseReason.FAILED))
         await asyncio.sleep(0.05)
         assert setting.cells[RUN].value == b"!!!!"
