@@ -1,12 +1,14 @@
 """Thousands of schedules of the hosted rendezvous in virtual time.
 
-Each seed is one schedule of kills, pauses, restarts, lost and doubled calls, take-overs and orders, and then quiet.
+Each seed is one schedule of kills, pauses, partitions, restarts, second agents in a pod, lost and doubled calls,
+take-overs by leaders whose clocks differ, and orders, and then quiet.
 What must hold is checked at each write and each answer in the world; here, that everything comes to rest. A failure
 names its seed: `ELASTICJOB_SIMULATION_FIRST=<seed> ELASTICJOB_SIMULATION_SEEDS=1` runs that one alone.
 """
 
 import os
 import random
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -16,10 +18,11 @@ from elasticjob.rendezvous.orders import CloseReason, NodePhase
 from .hosted_world import Faults, World
 
 FIRST = int(os.environ.get("ELASTICJOB_SIMULATION_FIRST", "0"))
-SEEDS = int(os.environ.get("ELASTICJOB_SIMULATION_SEEDS", "400"))
+SEEDS = int(os.environ.get("ELASTICJOB_SIMULATION_SEEDS", "2000"))
 CHUNKS = 8
 ACTIONS = (
     *("delete", "drain", "fail", "crash", "restart agent", "pause agent", "worker fails", "resize", "burst"),
+    *("cut off", "double agent", "double agent", "overreach"),
     *("restart leader", "split leaders", "pause leader", "store fails", "store works"),
 )
 
@@ -49,21 +52,20 @@ def disturb(world: World, plan: random.Random) -> None:
 
 def strike(world: World, plan: random.Random, action: str, uid: str) -> None:
     """One thing happens to one pod."""
-    if action == "delete":
-        world.delete(uid)
-    elif action == "drain":
-        world.drain(uid)
-    elif action == "fail":
-        world.fail_pod(uid)
-    elif action == "crash":
-        world.crash_silently(uid, for_good=plan.random() < 0.3)
-    elif action == "restart agent":
-        world.restart_agent(uid)
-    elif action == "pause agent":
-        world.pause(world.agents[uid], plan.uniform(1, 60))
-    elif action == "worker fails":
-        agent = world.agents[uid]
-        agent.run(agent.fail)
+    agent = world.agents[uid]
+    strikes: dict[str, Callable[[], None]] = {
+        "delete": lambda: world.delete(uid),
+        "drain": lambda: world.drain(uid),
+        "fail": lambda: world.fail_pod(uid),
+        "crash": lambda: world.crash_silently(uid, for_good=plan.random() < 0.3),
+        "restart agent": lambda: world.restart_agent(uid),
+        "pause agent": lambda: world.pause(agent, plan.uniform(1, 60)),
+        "cut off": lambda: world.cut_off(agent, plan.uniform(10, 60)),
+        "double agent": lambda: world.double_agent(uid, plan.randint(1, 20)),
+        "overreach": agent.overreach,
+        "worker fails": lambda: agent.run(agent.fail),
+    }
+    strikes[action]()
 
 
 def make_world(seed: int, plan: random.Random) -> World:
