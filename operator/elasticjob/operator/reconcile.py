@@ -40,7 +40,7 @@ from elasticjob.operator.ports import (
 )
 from elasticjob.operator.problems import Problems
 from elasticjob.operator.resources import DISRUPTION_BUDGETS, JOBS, KINDS, PODS, SERVICES
-from elasticjob.rendezvous.orders import RunOrders
+from elasticjob.rendezvous.orders import NodeFacts, NodePhase, RunOrders
 
 _log = logging.getLogger(__name__)
 
@@ -173,12 +173,14 @@ class Reconciler:
             self._runs[key] = place_of_state(job)
 
     def _tell_what_happened(self, key: JobKey, plan: Plan) -> None:
-        """Tell the rendezvous of the pods, and nothing of what has been decided about them."""
+        """Tell the rendezvous of pods that have ended or are gone, and nothing of what has been decided."""
         known, orders = self._ordered.get(key), plan.orders
-        if known is None or orders is None or known.run_id != orders.run_id or known.nodes == orders.nodes:
+        if known is None or orders is None or known.run_id != orders.run_id or orders.close is not None:
             return
-        told = self._ordered[key] = replace(known, nodes=orders.nodes)
-        self._host.apply(told)
+        nodes = {uid: _as_it_is(fact, orders.nodes[uid]) for uid, fact in known.nodes.items() if uid in orders.nodes}
+        if nodes != known.nodes:
+            self._ordered[key] = replace(known, nodes=nodes)
+            self._host.apply(self._ordered[key])
 
     async def _write_status_in_turn(self, key: JobKey, body: Body, plan: Plan) -> float:
         """Write unless the last write was a moment ago. Returns the seconds until the write's turn comes, or 0."""
@@ -222,6 +224,11 @@ class Reconciler:
         self._written.pop(key, None)
         self._ordered.pop(key, None)
         del self._runs[key]
+
+
+def _as_it_is(before: NodeFacts, now: NodeFacts) -> NodeFacts:
+    """A pod that has ended, as such; else what was said of it before: to drain it is a decision."""
+    return now if now.phase in (NodePhase.FAILED, NodePhase.SUCCEEDED) else before
 
 
 def _result(plan: Plan, report: Report, wait: float) -> Result:

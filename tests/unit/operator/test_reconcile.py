@@ -172,37 +172,61 @@ async def test_nothing_is_done_when_the_charge_cannot_be_stored(world: World, er
     assert world.sink.emitted == []
 
 
-def failed(orders: RunOrders) -> RunOrders:
-    """The only pod has failed, and with it the job."""
-    node = NodeFacts(pod_uid="uid-0", pod="digits-0-0", index=0, phase=NodePhase.FAILED)
-    return replace(orders, nodes={"uid-0": node}, close=CloseReason.FAILED, close_message="too many failures")
+def with_pods(orders: RunOrders, **phases: NodePhase) -> RunOrders:
+    nodes = {
+        uid: NodeFacts(pod_uid=uid, pod=f"digits-{index}-0", index=index, phase=phase)
+        for index, (uid, phase) in enumerate(phases.items())
+    }
+    return replace(orders, nodes=nodes)
+
+
+ALL_WELL = with_pods(orders(), a=NodePhase.ALIVE, b=NodePhase.ALIVE, c=NodePhase.ALIVE)
 
 
 @pytest.mark.parametrize("error", [Conflict("changed", status=409), Unavailable("gone")])
-async def test_survivors_hear_of_a_lost_pod_although_it_cannot_be_counted(world: World, error: Exception) -> None:
-    world.plan = Plan(orders=orders())
+async def test_survivors_hear_of_lost_pods_although_they_cannot_be_counted(world: World, error: Exception) -> None:
+    world.plan = Plan(orders=ALL_WELL)
     await world.reconcile()
-    world.plan = Plan(charge_first=True, status={"phase": "Failed"}, orders=failed(orders()))
+    now = with_pods(orders(), a=NodePhase.ALIVE, b=NodePhase.FAILED)
+    world.plan = Plan(charge_first=True, status={"phase": "Running"}, orders=replace(now, expected=frozenset({5})))
     world.refuse(error, when=is_status)
     await world.reconcile()
-    told = world.host.orders["job-uid"]
-    assert told.nodes["uid-0"].phase is NodePhase.FAILED
-    assert told.close is None, "what was decided waits until it is stored"
+    assert world.host.orders["job-uid"] == replace(ALL_WELL, nodes=now.nodes), "what was decided is not told"
 
 
-async def test_a_run_is_closed_once_the_verdict_is_stored(world: World) -> None:
-    world.plan = Plan(orders=orders())
+async def test_who_leaves_is_told_once_that_is_stored(world: World) -> None:
+    world.plan = Plan(orders=ALL_WELL)
     await world.reconcile()
-    world.plan = Plan(charge_first=True, status={"phase": "Failed"}, orders=failed(orders()))
+    now = with_pods(orders(), a=NodePhase.ALIVE, b=NodePhase.ALIVE, c=NodePhase.DRAINING)
+    world.plan = Plan(charge_first=True, status={"phase": "Running"}, orders=now)
+    world.refuse(Unavailable("gone"), when=is_status)
     await world.reconcile()
-    assert world.host.orders["job-uid"] == failed(orders())
+    assert world.host.orders["job-uid"] == ALL_WELL
+    world.cluster.answer = world.accept
+    await world.reconcile()
+    assert world.host.orders["job-uid"] == now
+
+
+async def test_a_run_is_closed_once_the_verdict_is_stored_and_left_in_peace_until_then(world: World) -> None:
+    world.plan = Plan(orders=ALL_WELL)
+    await world.reconcile()
+    over = replace(with_pods(orders(), a=NodePhase.FAILED), close=CloseReason.FAILED, close_message="too many failures")
+    world.plan = Plan(charge_first=True, status={"phase": "Failed"}, orders=over)
+    world.refuse(Unavailable("gone"), when=is_status)
+    await world.reconcile()
+    assert world.host.orders["job-uid"] == ALL_WELL
+    world.cluster.answer = world.accept
+    await world.reconcile()
+    assert world.host.orders["job-uid"] == over
 
 
 async def test_the_run_of_a_successor_is_not_told_of_before_its_own_orders(world: World) -> None:
     world.plan = Plan(orders=orders())
     await world.reconcile()
     world.cache.see(JOBS, job(uid="second"))
-    world.plan = Plan(charge_first=True, status={"phase": "Pending"}, orders=failed(orders("second")))
+    world.plan = Plan(
+        charge_first=True, status={"phase": "Pending"}, orders=with_pods(orders("second"), a=NodePhase.FAILED)
+    )
     world.refuse(Unavailable("gone"), when=is_status)
     await world.reconcile()
     assert "second" not in world.host.orders

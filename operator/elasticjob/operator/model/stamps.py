@@ -2,7 +2,6 @@
 
 from datetime import datetime, timezone
 
-
 _LAST_YEAR = 9900
 """Later stamps are refused: durations of the API, up to 68 years, are added to those that are accepted."""
 

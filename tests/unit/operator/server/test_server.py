@@ -81,7 +81,7 @@ async def test_rank_0_publishes_where_its_store_listens() -> None:
         assert await hosted.call("PUT", path, body) == (200, {})
         assert await waiting == (200, {"address": "fd00::1", "port": 29500})
         status, refused = await hosted.call("GET", f"/v1/runs/{RUN}/rounds/2/endpoint")
-        assert (status, refused["error"]["code"]) == (409, "stale-round")
+        assert (status, refused["error"]["code"]) == (503, "not-ready"), "somebody else may lead, who knows it"
 
 
 async def test_a_node_that_leaves_is_not_closing_the_run() -> None:
