@@ -27,6 +27,8 @@ class SlowWay:
         self._client: str | None = None
         self._held: dict[socket.socket, bytes] = defaultdict(bytes)
         self._answered: set[socket.socket] = set()
+        self._orphaned: set[socket.socket] = set()
+        """Ways to the server whose clients have hung up while something of theirs was held."""
 
     @property
     def endpoint(self) -> str:
@@ -55,6 +57,10 @@ class SlowWay:
                 server.sendall(data)
             self._held.clear()
         wait_until(lambda: waiting <= self._answered, what="answers to what was held", timeout=_ANSWER_SECONDS)
+        with self._guard:
+            for server in self._orphaned:
+                server.close()
+            self._orphaned.clear()
 
     def serve(self) -> None:
         """Take connections until the listener is closed."""
@@ -66,19 +72,24 @@ class SlowWay:
                     threading.Thread(target=work, args=(client, server, address), daemon=True).start()
 
     def _send(self, client: socket.socket, server: socket.socket, address: str) -> None:
-        with suppress(OSError), server:
+        with suppress(OSError):
             while data := client.recv(_CHUNK):
                 with self._guard:
                     if address == self._client:
                         self._held[server] += data
                     else:
                         server.sendall(data)
+        with self._guard:
+            if server in self._held:
+                self._orphaned.add(server)
+            else:
+                server.close()
 
     def _answer(self, client: socket.socket, server: socket.socket, _: str) -> None:
         with suppress(OSError), client:
             while data := server.recv(_CHUNK):
-                client.sendall(data)
                 self._answered.add(server)
+                client.sendall(data)
 
 
 @contextmanager

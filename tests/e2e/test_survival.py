@@ -285,7 +285,7 @@ def test_a_leader_that_was_paused_is_refused_with_all_that_it_had_on_its_way(
     """The state write of a join is on its way when the leader falls asleep, and arrives when another one leads."""
     with slow_etcd() as (etcd, way):
         body = job("led", image=suite.image, command=launched(TICKS), replicas=2, minimum=1, maximum=3)
-        conf = {"endpoint": way.endpoint, "prefix": PREFIX, "read_timeout": "200"}
+        conf = {"endpoint": way.endpoint, "prefix": PREFIX, "read_timeout": "30"}
         body["spec"]["rendezvous"] |= {"backend": "etcd", "conf": conf}
         space.apply(body)
         watched = Watched(space, "led")
