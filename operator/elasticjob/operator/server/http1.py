@@ -7,6 +7,7 @@ outside of that is refused, after which the connection ends: nothing is guessed 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
 
 from elasticjob.operator.server.answers import Gzipped
@@ -71,16 +72,25 @@ def read_head(block: bytes) -> Head:
     )
 
 
+@lru_cache(maxsize=64)
+def _name_of(written: str) -> str | None:
+    """The name of a header in lower case; None if it cannot be one. Clients write the same few, again and again."""
+    return written.lower() if _NAME.fullmatch(written) else None
+
+
 def _headers_of(lines: list[str]) -> dict[str, str]:
     if len(lines) > MAX_HEADERS:
         raise _invalid(f"a request may have {MAX_HEADERS} headers, this one has {len(lines)}")
     headers: dict[str, str] = {}
     for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon or _NAME.fullmatch(name) is None or (not value.isprintable() and _CONTROL.search(value)):
+        written, colon, value = line.partition(":")
+        name = _name_of(written)
+        if not colon or name is None or (not value.isprintable() and _CONTROL.search(value)):
             raise _invalid("a header is malformed")
-        name, value = name.lower(), value.strip(" \t")
-        if name in _READ and headers.setdefault(name, value) != value:
+        if name not in _READ:
+            continue
+        value = value.strip(" \t")
+        if headers.setdefault(name, value) != value:
             if name in _SINGLE:
                 raise _invalid(f"the header {name} is there twice")
             headers[name] = f"{headers[name]}, {value}"

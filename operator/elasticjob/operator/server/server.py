@@ -12,7 +12,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Coroutine
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import parse_qs
 
@@ -69,26 +69,22 @@ class _Received:
         self.head = head
         self._body = body
         self._request: object = None
+        self._token: str | None = None
+        self._path: tuple[str, tuple[str, ...]] | None = None
 
-    @cached_property
+    @property
     def token(self) -> str:
         """The caller's bearer token."""
-        if self.head.headers.get(_PROTOCOL, "") != PROTOCOL_VERSION:
-            message = f"this operator speaks version {PROTOCOL_VERSION}; name it in the header {PROTOCOL_HEADER}"
-            raise ProtocolError(ErrorCode.UNSUPPORTED_PROTOCOL, message)
-        scheme, _, token = self.head.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer":
-            raise ProtocolError(ErrorCode.UNAUTHENTICATED, "a bearer token is needed")
-        return token.strip()
+        if self._token is None:
+            self._token = _token_of(self.head)
+        return self._token
 
-    @cached_property
+    @property
     def path(self) -> tuple[str, tuple[str, ...]]:
         """The run, and what follows it in the path."""
-        path, _, _ = self.head.target.partition("?")
-        parts = path.split("/")
-        if len(path) > MAX_PATH or len(parts) < 5 or parts[:3] != ["", "v1", "runs"]:
-            raise _no_such_call()
-        return parts[3], tuple(parts[4:])
+        if self._path is None:
+            self._path = _path_of(self.head)
+        return self._path
 
     @property
     def query(self) -> str:
@@ -258,6 +254,24 @@ class _Identification:
             self._task.cancel()
         elif not self._task.cancelled() and (hang_up := self._task.result()) is not None:
             hang_up()
+
+
+def _token_of(head: Head) -> str:
+    if head.headers.get(_PROTOCOL, "") != PROTOCOL_VERSION:
+        message = f"this operator speaks version {PROTOCOL_VERSION}; name it in the header {PROTOCOL_HEADER}"
+        raise ProtocolError(ErrorCode.UNSUPPORTED_PROTOCOL, message)
+    scheme, _, token = head.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        raise ProtocolError(ErrorCode.UNAUTHENTICATED, "a bearer token is needed")
+    return token.strip()
+
+
+def _path_of(head: Head) -> tuple[str, tuple[str, ...]]:
+    path, _, _ = head.target.partition("?")
+    parts = path.split("/")
+    if len(path) > MAX_PATH or len(parts) < 5 or parts[:3] != ["", "v1", "runs"]:
+        raise _no_such_call()
+    return parts[3], tuple(parts[4:])
 
 
 def _round_of(call: _Received) -> int:

@@ -80,6 +80,7 @@ class Rounds:
             self.incident = Incident(opening=Opening.FIRST, opened_at=now, cause="the run began")
         self._call: tuple[int, float] | None = None
         self._short_since: float | None = None
+        self._limits = Limits(min_nodes=1, max_nodes=1)
 
     @property
     def limits(self) -> Limits:
@@ -88,7 +89,10 @@ class Rounds:
         most, state, step = self.orders.max_nodes, self.state, self.orders.step
         if step > 1 and state.complete:
             most = min(most, len(state.participants) + len(state.spares) // step * step)
-        return Limits(min_nodes=min(needed, most), max_nodes=most)
+        known = self._limits
+        if known.max_nodes != most or known.min_nodes != min(needed, most):
+            known = self._limits = Limits(min_nodes=min(needed, most), max_nodes=most)
+        return known
 
     @property
     def wanted(self) -> AbstractSet[int]:
