@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from elasticjob.rendezvous.deadline import remaining
 from elasticjob.rendezvous.endpoint import ServerEndpoint
 from elasticjob.rendezvous.protocol import MAX_ANSWER_BYTES, PROTOCOL_HEADER, PROTOCOL_VERSION, Json, dumps
 
@@ -145,7 +146,7 @@ class HttpClient:
         deadline: float,
     ) -> Answer:
         connection.deadline = deadline
-        connection.sock.settimeout(_remaining(deadline))
+        connection.sock.settimeout(remaining(deadline))
         connection.request(method, path, body=payload, headers=headers)
         with connection.getresponse() as response:
             if response.getheader("Transfer-Encoding") is not None:
@@ -167,16 +168,16 @@ class HttpClient:
         failures: list[str] = []
         found = socket.getaddrinfo(self._endpoint.host, self._endpoint.port, type=socket.SOCK_STREAM)
         for position, (family, kind, protocol, _, address) in enumerate(found):
-            remaining = _remaining(deadline)
+            left = remaining(deadline)
             plain = socket.socket(family, kind, protocol)
             try:
                 # An address that swallows packets must leave time for the next one.
-                plain.settimeout(remaining / (len(found) - position))
+                plain.settimeout(left / (len(found) - position))
                 plain.connect(address)
                 plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 if self._tls is None:
                     return plain
-                plain.settimeout(_remaining(deadline))
+                plain.settimeout(remaining(deadline))
                 return self._tls.current().wrap_socket(plain, server_hostname=self._endpoint.host)
             except BaseException as error:
                 plain.close()
@@ -262,7 +263,7 @@ class _DeadlineReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: "WriteableBuffer") -> int | None:
-        self._sock.settimeout(_remaining(self._deadline))
+        self._sock.settimeout(remaining(self._deadline))
         count = self._raw.readinto(buffer)
         self._left -= count or 0
         if self._left < 0:
@@ -287,13 +288,6 @@ def _decompress(content: bytes) -> bytes:
     if not decompress.eof:
         raise ValueError(f"the answer is cut, or longer than {MAX_ANSWER_BYTES} bytes")
     return plain
-
-
-def _remaining(deadline: float) -> float:
-    remaining = deadline - time.monotonic()
-    if remaining <= 0:
-        raise TimeoutError("timed out")
-    return remaining
 
 
 def _seconds(header: str | None) -> float | None:

@@ -18,6 +18,8 @@ import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
+from elasticjob.rendezvous.deadline import remaining
+
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
@@ -120,18 +122,6 @@ def bound(pools: urllib3.PoolManager) -> None:
 def total(seconds: float) -> urllib3.Timeout:
     """A time-out for a request from the first attempt to connect to the last byte of the answer."""
     return urllib3.Timeout(total=seconds)
-
-
-def remaining(deadline: float) -> float:
-    """Seconds until a deadline on the monotonic clock.
-
-    Raises:
-        TimeoutError: It has passed.
-    """
-    seconds = deadline - time.monotonic()
-    if seconds <= 0:
-        raise TimeoutError("timed out")
-    return seconds
 
 
 class _Answer(http.client.HTTPResponse):
